@@ -1,0 +1,57 @@
+# Thin on purpose: every target is a command or two that can be typed by hand as well.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+JOBS := $(shell nproc)
+
+.PHONY: help deps build test quickstart check-forward check-gradients bench asan tsan format \
+        format-check clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+deps: ## install what is missing from packages.txt (root or sudo), or name the line to run
+	@checks/deps.sh packages.txt
+
+build: deps build/release/build.ninja ## program and checks under build/release
+	@cmake --build --preset release --parallel $(JOBS)
+
+test: build ## everything that must hold: format, boundaries, all check programs
+	@checks/run_all.sh build/release
+
+quickstart: build ## tiny model, forward, gradients, ten steps, kill and resume; writes out/ only
+	@checks/quickstart.sh build/release out/quickstart
+
+check-forward: build ## engine against oracle, recorded dumps and reference data, layer by layer
+	@OMP_WAIT_POLICY=passive build/release/checks/check_forward
+
+check-gradients: build ## engine against exact derivatives, finite differences and reference data
+	@OMP_WAIT_POLICY=passive build/release/checks/check_gradients
+
+bench: build ## speed of the ops, from the cases of the checks, as JSON under build/release/bench
+	@checks/bench.sh build/release
+
+asan: deps build/asan/build.ninja ## build with address and undefined-behaviour sanitizers, run the check programs
+	@cmake --build --preset asan --parallel $(JOBS)
+	@checks/run_all.sh build/asan --programs
+
+tsan: deps ## build with clang's thread sanitizer, run the check programs
+	@checks/deps.sh <(printf '%s\n' clang-14 libomp-14-dev)
+	@$(MAKE) --no-print-directory build/tsan/build.ninja
+	@cmake --build --preset tsan --parallel $(JOBS)
+	@OMP_TOOL_LIBRARIES=/usr/lib/llvm-14/lib/libarcher.so TSAN_OPTIONS=ignore_noninstrumented_modules=1 \
+	  checks/run_all.sh build/tsan --programs
+
+format: deps ## rewrite the sources in the project's format
+	@checks/format.sh --fix
+
+format-check: deps ## fail if a source is not in the project's format
+	@checks/format.sh
+
+clean: ## remove build/ and out/
+	rm -rf build out
+
+# Ninja runs CMake again by itself when a CMakeLists.txt changes; the presets it does not watch.
+build/%/build.ninja: CMakePresets.json
+	@cmake --preset $*
+	@touch $@

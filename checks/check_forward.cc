@@ -1,0 +1,180 @@
+// check_forward: the engine's forward pass against the oracle, or against a dump of an independent
+// program, layer by layer. Without arguments: everything that is found (see `make check-forward`).
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checks/engine_run.h"
+#include "checks/forward_table.h"
+#include "engine/cli/waiting.h"
+#include "engine/data/ids.h"
+
+namespace {
+
+using checks::ForwardReference;
+using checks::ForwardTable;
+using checks::LayerRow;
+
+void print_rows(const char* title, const std::vector<LayerRow>& rows) {
+  fmt::print("{}\n{:>5}  {:<9} {:>13} {:>10} {:>10} {:>10} {:>9} {:>8} {:>10} {:>9}\n", title,
+             "layer", "kind", "cosine", "max diff", "std got", "std want", "err/allow", "routing",
+             "least gap", "certified");
+  for (const LayerRow& row : rows) {
+    const std::string routing =
+        row.compared_routing ? fmt::format("{} differ", row.routing_differs) : "-";
+    const std::string gap = row.smallest_gap ? fmt::format("{:.3e}", *row.smallest_gap) : "-";
+    const std::string certified = row.uncertified > 0 ? fmt::format("all but {}", row.uncertified)
+                                  : row.smallest_gap && !row.compared_routing ? "all"
+                                                                              : "-";
+    fmt::print(
+        "{:>5}  {:<9} {:>13.10f} {:>10.3e} {:>10.4f} {:>10.4f} {:>9.2e} {:>8} {:>10} {:>9} {}{}\n",
+        row.layer, row.kind, row.cosine, row.largest_difference, row.deviation_got,
+        row.deviation_want, row.worst, routing, gap, certified, row.worst_stage,
+        row.holds ? "" : "  DOES NOT HOLD");
+  }
+}
+
+nlohmann::json record_of(const char* table, const LayerRow& row) {
+  nlohmann::json record = {{"table", table},
+                           {"layer", row.layer},
+                           {"kind", row.kind},
+                           {"cosine", row.cosine},
+                           {"max_difference", row.largest_difference},
+                           {"std_got", row.deviation_got},
+                           {"std_want", row.deviation_want},
+                           {"worst", row.worst},
+                           {"worst_stage", row.worst_stage},
+                           {"uncertified", row.uncertified},
+                           {"holds", row.holds}};
+  if (row.compared_routing) record["routing_differs"] = row.routing_differs;
+  if (row.smallest_gap) record["smallest_gap"] = *row.smallest_gap;
+  return record;
+}
+
+class Report {
+ public:
+  explicit Report(const std::string& out) {
+    if (out.empty()) return;
+    out_.open(out);
+    if (!out_) throw std::runtime_error(out + ": cannot be written");
+  }
+
+  void add(const std::string& title, const ForwardTable& table) {
+    fmt::print("\n== {}\n", title);
+    print_rows("free-running: |difference| <= 1e-3 std, cosine >= 0.999999, same routing",
+               table.free_running);
+    print_rows("layer by layer from the reference's inputs: every stage within its rounding bound",
+               table.layer_by_layer);
+    bool all = table.logits_hold;
+    for (const auto* rows : {&table.free_running, &table.layer_by_layer}) {
+      for (const LayerRow& row : *rows) {
+        tally.record(row.holds);
+        all = all && row.holds;
+        if (out_) {
+          auto record = record_of(rows == &table.free_running ? "free" : "layer", row);
+          record["comparison"] = title;
+          out_ << record.dump() << '\n';
+        }
+      }
+    }
+    if (table.argmax_differs >= 0) {
+      tally.record(table.logits_hold);
+      fmt::print("logits: error over allowed {:.2e}, {} argmax differ{}\n", table.logits_worst,
+                 table.argmax_differs, table.logits_hold ? "" : "  DOES NOT HOLD");
+    }
+    fmt::print("verdict: {}\n", all ? "agrees" : "DOES NOT AGREE");
+  }
+
+  checks::Tally tally;
+
+ private:
+  std::ofstream out_;
+};
+
+ForwardReference reference_named(const std::string& name, const std::string& model,
+                                 const std::vector<std::int32_t>& ids) {
+  if (name == "oracle") return checks::oracle_reference(model, ids);
+  if (std::filesystem::is_directory(name)) {
+    return checks::read_dump_folder(name, static_cast<std::int64_t>(ids.size()));
+  }
+  return checks::read_dump_file(name);
+}
+
+void check_one(Report& report, const std::string& title, const std::string& model,
+               const std::vector<std::int32_t>& ids, const std::string& reference) {
+  checks::Engine engine(model);
+  report.add(title,
+             checks::compare_forward(engine, model, ids, reference_named(reference, model, ids)));
+}
+
+void check_everything(Report& report) {
+  const std::string tiny = checks::tiny_checkpoint().string();
+  check_one(report, "make-model tiny, seed 1, against the oracle", tiny,
+            checks::random_ids(34, 512, 34), "oracle");
+  const std::filesystem::path golden = checks::source_root() / "fixtures" / "golden";
+  bool found_golden = false;
+  if (std::filesystem::is_directory(golden)) {
+    for (const auto& entry : std::filesystem::directory_iterator(golden)) {
+      if (!entry.is_directory()) continue;
+      found_golden = true;
+      check_one(report, "make-model tiny, seed 1, against " + entry.path().filename().string(),
+                tiny, engine::data::read_ids(entry.path() / "ids.txt", 512), entry.path().string());
+    }
+  }
+  if (!found_golden) {
+    report.tally.skip(
+        "no dump of the C reference for make-model's tiny checkpoint in fixtures/golden");
+  }
+  const auto ids_file = checks::reference_data("ids/ids34.txt");
+  for (const char* name : {"tiny", "tool"}) {
+    const auto checkpoint = checks::reference_data(std::string("ckpt_") + name);
+    const auto dump = checks::reference_data(std::string("dump/") + name + "_34");
+    if (!ids_file || !checkpoint || !dump) {
+      report.tally.skip(fmt::format(
+          "reference data ckpt_{0}, dump/{0}_34 not found: set LAZYLORA_REFERENCE", name));
+      continue;
+    }
+    const auto ids = engine::data::read_ids(*ids_file, 1 << 30);
+    check_one(report, fmt::format("ckpt_{} against the C reference's dump", name),
+              checkpoint->string(), ids, dump->string());
+    check_one(report, fmt::format("ckpt_{} against the oracle", name), checkpoint->string(), ids,
+              "oracle");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  engine::cli::wait_passively(argv);
+  CLI::App app("The engine's forward pass against an independent one, layer by layer.");
+  std::string model, ids, reference = "oracle", out;
+  auto* model_option = app.add_option("--model", model, "checkpoint folder");
+  auto* ids_option = app.add_option("--ids", ids, "file of token ids");
+  model_option->needs(ids_option);
+  ids_option->needs(model_option);
+  app.add_option("--reference", reference, "oracle, a folder of raw dumps, or an HDF5 dump")
+      ->needs(model_option);
+  app.add_option("--out", out, "write the tables as JSON lines");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    Report report(out);
+    if (model.empty()) {
+      check_everything(report);
+    } else {
+      checks::Engine engine(model);
+      check_one(report, model + " against " + reference, model,
+                engine::data::read_ids(ids, engine.config().vocabulary), reference);
+    }
+    return report.tally.finish();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "check_forward: {}\n", error.what());
+    return 1;
+  }
+}

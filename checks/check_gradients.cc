@@ -1,0 +1,147 @@
+// check_gradients: the engine's backward pass against (a) exact directional derivatives of the
+// oracle, (b) central differences of the engine's own forward, (c) float64 gradients of an
+// independent program. Without arguments: all three. --model with --reference: one case of (c).
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checks/engine_run.h"
+#include "checks/gradient_case.h"
+#include "checks/gradient_differences.h"
+#include "checks/gradient_duals.h"
+#include "engine/cli/waiting.h"
+
+namespace {
+
+using checks::GradientRow;
+using checks::GradientTable;
+using Outcome = GradientRow::Outcome;
+
+constexpr std::int64_t kDualTokens = 9;
+constexpr std::int64_t kDifferenceTokens = 6;
+
+const char* name_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kHolds:
+      return "holds";
+    case Outcome::kFails:
+      return "DOES NOT HOLD";
+    case Outcome::kBelowResolution:
+      return "below resolution";
+    case Outcome::kRoutingFlip:
+      return "routing flip";
+  }
+  return "";
+}
+
+class Report {
+ public:
+  Report(const std::string& out, bool verbose) : verbose_(verbose) {
+    if (out.empty()) return;
+    out_.open(out);
+    if (!out_) throw std::runtime_error(out + ": cannot be written");
+  }
+
+  // Prints what does not hold and the tightest rows; every row with --verbose.
+  void add(const GradientTable& table) {
+    fmt::print("\n== {}\n", table.title);
+    const GradientRow* tightest = nullptr;
+    int holds = 0, fails = 0, below = 0, flips = 0;
+    for (const GradientRow& row : table.rows) {
+      holds += row.outcome == Outcome::kHolds ? 1 : 0;
+      fails += row.outcome == Outcome::kFails ? 1 : 0;
+      below += row.outcome == Outcome::kBelowResolution ? 1 : 0;
+      flips += row.outcome == Outcome::kRoutingFlip ? 1 : 0;
+      if (row.outcome == Outcome::kHolds || row.outcome == Outcome::kFails) {
+        tally.record(row.outcome == Outcome::kHolds);
+      }
+      if (row.outcome == Outcome::kHolds && row.allowed > 0.0 &&
+          (tightest == nullptr || row.error / row.allowed > tightest->error / tightest->allowed)) {
+        tightest = &row;
+      }
+      if (verbose_ || row.outcome != Outcome::kHolds) print(row);
+      if (out_) record(table, row);
+    }
+    if (tightest != nullptr) {
+      fmt::print("tightest:\n");
+      print(*tightest);
+    }
+    fmt::print(
+        "verdict: {} hold, {} do not, {} below resolution and {} with a routing flip prove "
+        "nothing\n",
+        holds, fails, below, flips);
+    if (holds == 0) tally.record(false);  // a table that proves nothing is no pass
+  }
+
+  checks::Tally tally;
+
+ private:
+  static void print(const GradientRow& row) {
+    fmt::print("  {:<44} |g| {:>10.3e}  error {:>9.2e}  allowed {:>9.2e}  {}\n", row.name, row.norm,
+               row.error, row.allowed, name_of(row.outcome));
+  }
+  void record(const GradientTable& table, const GradientRow& row) {
+    out_ << nlohmann::json{{"table", table.title},   {"name", row.name},
+                           {"norm", row.norm},       {"error", row.error},
+                           {"allowed", row.allowed}, {"outcome", name_of(row.outcome)}}
+                .dump()
+         << '\n';
+  }
+
+  bool verbose_;
+  std::ofstream out_;
+};
+
+void check_reference_cases(Report& report) {
+  for (const char* name : {"tiny_g1", "tool_g1", "tiny_packed", "tiny_packed4"}) {
+    const std::string model = std::string("ckpt_") + (name[1] == 'i' ? "tiny" : "tool");
+    const auto checkpoint = checks::reference_data(model);
+    const auto folder = checks::reference_data(std::string("grad/") + name);
+    if (!checkpoint || !folder) {
+      report.tally.skip(
+          fmt::format("reference data {}, grad/{} not found: set LAZYLORA_REFERENCE", model, name));
+      continue;
+    }
+    report.add(checks::check_gradient_case(*checkpoint, *folder));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  engine::cli::wait_passively(argv);
+  CLI::App app("The engine's gradients against independent ones.");
+  std::string model, reference, out;
+  bool quick = false, verbose = false;
+  auto* model_option = app.add_option("--model", model, "checkpoint folder");
+  auto* reference_option =
+      app.add_option("--reference", reference, "folder of one case of float64 gradients");
+  reference_option->needs(model_option);
+  model_option->needs(reference_option);
+  app.add_option("--out", out, "write the tables as JSON lines");
+  app.add_flag("--quick", quick, "every seventh tensor, no reference data");
+  app.add_flag("--verbose", verbose, "print every row");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    Report report(out, verbose);
+    if (!model.empty()) {
+      report.add(checks::check_gradient_case(model, reference));
+      return report.tally.finish();
+    }
+    const std::filesystem::path& tiny = checks::tiny_checkpoint();
+    report.add(checks::check_against_duals(tiny, kDualTokens, quick));
+    report.add(checks::check_against_differences(tiny, kDifferenceTokens, quick));
+    if (!quick) check_reference_cases(report);
+    return report.tally.finish();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "check_gradients: {}\n", error.what());
+    return 1;
+  }
+}

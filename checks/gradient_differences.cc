@@ -1,0 +1,184 @@
+#include "checks/gradient_differences.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/multiprecision/cpp_bin_float.hpp>
+#include <cmath>
+#include <map>
+
+#include "checks/engine_run.h"
+#include "checks/gradient_case.h"
+#include "engine/base/rng.h"
+
+namespace checks {
+namespace {
+
+using boost::multiprecision::cpp_bin_float_50;
+using engine::model::AdapterSet;
+using Routing = std::map<std::int64_t, std::vector<std::int32_t>>;
+
+constexpr double kStep = 0.02;        // of the tensor's norm, at most
+constexpr double kResolution = 1e-3;  // of the derivative, where a smaller step will do
+constexpr double kResolved = 10.0;    // times the resolution
+constexpr double kNoiseStep = 1e-7;   // of the norm of all adapters: displaces no loss measurably
+constexpr int kNoisePoints = 16;
+
+// Mean cross-entropy of float32 logits, 50 digits.
+cpp_bin_float_50 loss_of(const EngineRun& run, const engine::model::Batch& batch) {
+  const std::size_t width = run.logits.size() / batch.tokens.size();
+  cpp_bin_float_50 sum = 0;
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    if (batch.targets[t] < 0) continue;
+    const auto row = std::span(run.logits).subspan(t * width, width);
+    cpp_bin_float_50 total = 0;
+    for (const float logit : row) total += exp(cpp_bin_float_50(logit));
+    sum += log(total) - row[static_cast<std::size_t>(batch.targets[t])];
+  }
+  return sum / batch.trained();
+}
+
+class Differences {
+ public:
+  Differences(const std::filesystem::path& model, std::int64_t tokens)
+      : engine_(model),
+        batch_(forward_batch(random_ids(tokens, engine_.config().vocabulary, 9))),
+        adapters_(random_adapter_set(engine_, 4, 8.0, 2)) {
+    // Half of the tokens are trained: 50-digit exponentials are what takes the time.
+    std::fill_n(batch_.targets.begin(), tokens / 2, -1);
+    base_routing_ = run_backward(engine_, batch_, *adapters_).trace.route_index;
+    for (const auto& tensor : adapters_->tensors()) {
+      values_.insert(values_.end(), tensor.values.begin(), tensor.values.end());
+      gradient_.insert(gradient_.end(), tensor.gradient.begin(), tensor.gradient.end());
+    }
+    measure_noise();
+  }
+
+  std::span<const engine::model::AdapterTensor> tensors() const { return adapters_->tensors(); }
+  double noise() const { return noise_; }
+
+  // Elements [first, first + count) of all adapters, along their gradient.
+  GradientRow along_gradient(const std::string& name, std::size_t first, std::size_t count) {
+    std::vector<double> v(values_.size(), 0.0);
+    std::copy_n(gradient_.begin() + static_cast<std::ptrdiff_t>(first), count,
+                v.begin() + static_cast<std::ptrdiff_t>(first));
+    return row(name, v, first, count);
+  }
+
+  GradientRow along_signs(std::uint64_t seed) {
+    return row(fmt::format("all adapters, random signs {}", seed), signs(seed), 0, values_.size());
+  }
+
+ private:
+  std::vector<double> signs(std::uint64_t seed) const {
+    const engine::base::CounterRng rng(seed, "direction");
+    std::vector<double> v(values_.size());
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = (rng.bits(i) & 1u) != 0 ? 1.0 : -1.0;
+    return v;
+  }
+
+  // Loss at values + step * v (v of length 1), rounded to float32; the displacement that was really
+  // made is measured along v. Sets flipped_ if any token changed its experts.
+  std::pair<cpp_bin_float_50, double> loss_at(const std::vector<double>& v, double step) {
+    std::size_t at = 0;
+    double moved = 0.0;
+    for (const auto& tensor : adapters_->tensors()) {
+      for (float& value : tensor.values) {
+        value = static_cast<float>(values_[at] + step * v[at]);
+        moved += (value - values_[at]) * v[at];
+        ++at;
+      }
+    }
+    const EngineRun run = run_forward(engine_, batch_, adapters_.get());
+    flipped_ = flipped_ || run.trace.route_index != base_routing_;
+    return {loss_of(run, batch_), moved};
+  }
+
+  // The slope of the secant through -step and +step.
+  double slope(const std::vector<double>& v, double step) {
+    const auto [above, moved_up] = loss_at(v, step);
+    const auto [below, moved_down] = loss_at(v, -step);
+    return static_cast<double>((above - below) / (moved_up - moved_down));
+  }
+
+  void measure_noise() {
+    std::vector<double> v = signs(0);
+    for (double& x : v) x /= std::sqrt(static_cast<double>(v.size()));
+    double norm = 0.0, along = 0.0;
+    for (std::size_t i = 0; i < v.size(); ++i) {
+      norm += values_[i] * values_[i];
+      along += v[i] * gradient_[i];
+    }
+    const auto [start, at_start] = loss_at(v, 0.0);
+    for (int point = 1; point <= kNoisePoints; ++point) {
+      const auto [loss, moved] = loss_at(v, point * kNoiseStep * std::sqrt(norm));
+      const double predicted = along * (moved - at_start);
+      noise_ = std::max(noise_, std::abs(static_cast<double>(loss - start) - predicted));
+    }
+  }
+
+  GradientRow row(const std::string& name, std::vector<double> v, std::size_t first,
+                  std::size_t count) {
+    double length = 0.0, norm = 0.0, product = 0.0;
+    for (const double x : v) length += x * x;
+    length = std::sqrt(length);
+    for (std::size_t i = first; i < first + count; ++i) {
+      v[i] /= length;
+      norm += values_[i] * values_[i];
+      product += v[i] * gradient_[i];
+    }
+    GradientRow row;
+    row.name = name;
+    row.norm = std::abs(product);
+    double step = std::min(kStep * std::sqrt(norm), 1.5 * noise_ / (kResolution * row.norm));
+    for (int attempt = 0; attempt < 3; ++attempt, step /= 4) {
+      flipped_ = false;
+      const double near = slope(v, step);
+      const double far = slope(v, 2 * step);
+      if (flipped_) continue;
+      const double extrapolated = (4 * near - far) / 3;
+      const double resolution = 1.5 * noise_ / step;
+      row.error = std::abs(extrapolated - product) / row.norm;
+      row.allowed = (resolution + std::abs(extrapolated - near)) / row.norm + kGradientGate;
+      row.outcome = row.norm >= kResolved * resolution ? GradientRow::judge(row.error, row.allowed)
+                                                       : GradientRow::Outcome::kBelowResolution;
+      return row;
+    }
+    row.outcome = GradientRow::Outcome::kRoutingFlip;
+    return row;
+  }
+
+  Engine engine_;
+  engine::model::Batch batch_;
+  std::unique_ptr<AdapterSet> adapters_;
+  std::vector<double> values_, gradient_;
+  Routing base_routing_;
+  bool flipped_ = false;
+  double noise_ = 0.0;
+};
+
+}  // namespace
+
+GradientTable check_against_differences(const std::filesystem::path& model, std::int64_t tokens,
+                                        bool quick) {
+  Differences differences(model, tokens);
+  GradientTable table;
+  std::size_t first = 0, index = 0;
+  for (const auto& tensor : differences.tensors()) {
+    const std::size_t count = tensor.values.size();
+    if (!quick || index % 7 == 0) {
+      table.rows.push_back(differences.along_gradient(tensor.name, first, count));
+    }
+    first += count;
+    ++index;
+  }
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    table.rows.push_back(differences.along_signs(seed));
+  }
+  table.title =
+      fmt::format("central differences of the whole model, {} tokens, noise of the loss {:.2e}",
+                  tokens, differences.noise());
+  return table;
+}
+
+}  // namespace checks

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace checks {
+
+// One line of a gradient table.
+struct GradientRow {
+  enum class Outcome { kHolds, kFails, kBelowResolution, kRoutingFlip };
+  std::string name;
+  double norm = 0.0;     // of the gradient that is checked
+  double error = 0.0;    // what the comparison found, relative to the norm
+  double allowed = 0.0;  // likewise
+  Outcome outcome = Outcome::kFails;
+
+  // Within, never "does not exceed": NaN fails.
+  static Outcome judge(double error, double allowed) {
+    return error <= allowed ? Outcome::kHolds : Outcome::kFails;
+  }
+};
+
+struct GradientTable {
+  std::string title;
+  std::vector<GradientRow> rows;
+};
+
+}  // namespace checks

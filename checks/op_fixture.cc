@@ -1,0 +1,112 @@
+#include "checks/op_fixture.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <utility>
+
+namespace checks {
+namespace {
+
+using oracle::Bound;
+using oracle::Dual;
+
+template <class S>
+Values<S> lifted(const NamedTensors& tensors) {
+  Values<S> values;
+  for (const auto& [name, tensor] : tensors) {
+    for (const double x : tensor.data) values[name].push_back(S(x));
+  }
+  return values;
+}
+
+template <class T>
+Values<T> gradient(const OracleOp<Dual<T, kTangents>>& op, const FixtureCase& c) {
+  Values<Dual<T, kTangents>> in = lifted<Dual<T, kTangents>>(c.varied);
+  Values<T> d;
+  for (auto& [name, values] : in) {
+    for (std::size_t first = 0; first < values.size(); first += kTangents) {
+      const std::size_t count = std::min<std::size_t>(kTangents, values.size() - first);
+      for (std::size_t n = 0; n < count; ++n) values[first + n].tangent[n] = T(1);
+      const auto out = op(c, in);
+      for (std::size_t n = 0; n < count; ++n) values[first + n].tangent[n] = T(0);
+      std::array<oracle::Accumulator<T>, kTangents> sum;
+      for (const auto& [output, up] : c.up) {
+        for (std::size_t i = 0; i < up.data.size(); ++i) {
+          for (std::size_t n = 0; n < count; ++n) {
+            const T& term = out.at(output).at(i).tangent[n];
+            if (up.data[i] == 0 || (oracle::real_part(term) == 0 && oracle::error_part(term) == 0))
+              continue;
+            sum[n].add(T(up.data[i]), term);
+          }
+        }
+      }
+      for (std::size_t n = 0; n < count; ++n) d[name].push_back(sum[n].result());
+    }
+  }
+  return d;
+}
+
+template <class S>
+NamedTensor part(const std::vector<S>& values, double (*of)(const S&)) {
+  NamedTensor tensor{{static_cast<std::int64_t>(values.size())}, {}};
+  for (const S& value : values) tensor.data.push_back(of(value));
+  return tensor;
+}
+
+}  // namespace
+
+std::vector<OpFixture> op_fixtures() {
+  std::vector<OpFixture> all = row_fixtures();
+  for (auto more : {time_fixtures(), product_fixtures()}) {
+    std::move(more.begin(), more.end(), std::back_inserter(all));
+  }
+  return all;
+}
+
+NamedTensors fixture_inputs(const OpFixture& op) {
+  NamedTensors inputs;
+  for (const FixtureCase& c : op.cases) {
+    for (const auto* tensors : {&c.fixed, &c.varied}) {
+      for (const auto& [name, tensor] : *tensors) inputs[c.name + ".in." + name] = tensor;
+    }
+    for (const auto& [name, tensor] : c.up) inputs[c.name + ".up." + name] = tensor;
+  }
+  return inputs;
+}
+
+NamedTensors solve(const OpFixture& op) {
+  NamedTensors solution;
+  for (const FixtureCase& c : op.cases) {
+    const auto put = [&](const std::string& kind, const auto& values, auto of) {
+      for (const auto& [name, v] : values) solution[c.name + kind + name] = part(v, of);
+    };
+    put(".out.", op.value(c, lifted<double>(c.varied)), oracle::real_part<double>);
+    put(".bound.", op.bound(c, lifted<Bound>(c.varied)), oracle::error_part<Bound>);
+    if (c.up.empty()) continue;
+    put(".grad.", gradient<double>(op.derivative, c), oracle::real_part<double>);
+    put(".grad_bound.", gradient<Bound>(op.derivative_bound, c), oracle::error_part<Bound>);
+  }
+  return solution;
+}
+
+NamedTensor Draw::between(const std::string& name, std::vector<std::int64_t> shape, float low,
+                          float high) const {
+  const engine::base::CounterRng rng(7, prefix_ + "." + name);
+  std::int64_t count = 1;
+  for (const std::int64_t n : shape) count *= n;
+  NamedTensor tensor{std::move(shape), {}};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float value = low + (high - low) * rng.uniform(static_cast<std::uint64_t>(i));
+    tensor.data.push_back(double{value});
+  }
+  return tensor;
+}
+
+NamedTensor setting(double value) { return {{1}, {value}}; }
+
+NamedTensor list(std::initializer_list<std::int64_t> numbers) {
+  return {{static_cast<std::int64_t>(numbers.size())}, {numbers.begin(), numbers.end()}};
+}
+
+}  // namespace checks

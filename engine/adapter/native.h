@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace engine::adapter {
+
+// The project's own adapter file (docs/training.md sections 1 and 4): safetensors, float32, names
+// layers.{n}.{target}.lora_A [r,in] and .lora_B [out,r]; r, alpha and the targets (comma-separated)
+// in "__metadata__". Which targets a model has is not known here.
+
+struct NativeTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::span<const float> values;
+};
+
+struct NativeMetadata {
+  std::int64_t rank = 0;
+  double alpha = 0.0;
+  std::vector<std::string> targets;
+  std::map<std::string, std::string> more;  // any other key
+};
+
+// Errors    Error naming the file: the disk's reasons, or metadata that is not UTF-8
+void write_native_adapter(const std::filesystem::path& path, std::span<const NativeTensor> tensors,
+                          const NativeMetadata& metadata);
+
+struct NativeAdapter : NativeMetadata {
+  std::vector<NativeTensor> tensors;  // in file order; their values live in `storage`
+  std::vector<float> storage;
+
+  NativeAdapter() = default;
+  NativeAdapter(NativeAdapter&&) = default;
+  NativeAdapter& operator=(NativeAdapter&&) = default;
+
+  // Nothing if there is none of that name.
+  const NativeTensor* find(std::string_view name) const;
+};
+
+// A file without "targets" has those of its tensors' names.
+// Cost      memory for all values
+// Errors    Error naming the file and the tensor or key: not safetensors, cut short, without
+//           tensors, a dtype other than F32, r missing or no positive integer, alpha missing or no
+//           positive number, a name of another form, an A without its B or the reverse, a rank
+//           other than r, a target that is not listed
+NativeAdapter read_native_adapter(const std::filesystem::path& path);
+
+}  // namespace engine::adapter

@@ -1,0 +1,61 @@
+#include "engine/cli/make_model.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "engine/base/budget.h"
+#include "engine/cli/common.h"
+#include "engine/model/synthesize.h"
+
+namespace engine::cli {
+
+namespace {
+
+struct Arguments {
+  std::string out;
+  std::string shape = "tiny";
+  std::uint64_t seed = 1;
+  MachineOptions machine;
+};
+
+void make_model(const Arguments& arguments) {
+  apply_machine_options(arguments.machine);
+  base::RamBudget budget(ram_bytes(arguments.machine));
+  std::uint64_t bytes = 0;
+  std::int64_t tensors = 0;
+  int files = 0;
+  model::synthesize(arguments.out, model::checkpoint_shape(arguments.shape), arguments.seed, budget,
+                    [&](const model::WrittenFile& file) {
+                      fmt::print("{:<36} {:>14} bytes {:>7} tensors\n", file.name, file.bytes,
+                                 file.tensors);
+                      std::fflush(stdout);
+                      bytes += file.bytes;
+                      tensors += file.tensors;
+                      ++files;
+                    });
+  fmt::print("{}: {} files, {} bytes, {} tensors (shape {}, seed {})\n", arguments.out, files,
+             bytes, tensors, arguments.shape, arguments.seed);
+}
+
+}  // namespace
+
+void add_make_model_command(CLI::App& app) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* command = app.add_subcommand(
+      "make-model", "write a random K3-shaped checkpoint in the released layout");
+  command->add_option("OUT", arguments->out, "folder to write; must not exist or be empty")
+      ->required();
+  command->add_option("--shape", arguments->shape, "tiny, small or medium")
+      ->check(CLI::IsMember({"tiny", "small", "medium"}))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->seed, "the same seed gives the same bytes")
+      ->capture_default_str();
+  add_machine_options(*command, arguments->machine);
+  command->callback([arguments] { make_model(*arguments); });
+}
+
+}  // namespace engine::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace engine::cli {
+
+// lazylora shards MODEL [--digests FILE [--cache FILE]] [--write-digests FILE] [--scan] [--strict]
+// [--json] Errors    Error if the checkpoint does not hold, after everything that was found has
+// been printed
+void add_shards_command(CLI::App& app);
+
+}  // namespace engine::cli

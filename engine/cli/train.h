@@ -1,0 +1,10 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace engine::cli {
+
+// lazylora train --model DIR --ids FILE... --out RUN --steps N [settings] [--resume]
+void add_train_command(CLI::App& app);
+
+}  // namespace engine::cli

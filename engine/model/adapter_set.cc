@@ -1,0 +1,146 @@
+#include "engine/model/adapter_set.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "engine/base/parallel.h"
+#include "engine/base/rng.h"
+
+namespace engine::model {
+namespace {
+
+std::string tensor_name(std::int64_t layer, std::size_t target, char matrix) {
+  return fmt::format("layers.{}.{}.lora_{}", layer, kTargetNames[target], matrix);
+}
+
+std::vector<std::size_t> target_indices(const AdapterSettings& settings) {
+  std::vector<std::size_t> indices;
+  for (const std::string& name : settings.targets) {
+    const auto found = std::find(kTargetNames.begin(), kTargetNames.end(), name);
+    if (found == kTargetNames.end()) {
+      throw base::Error("adapter target \"{}\": there is no such target (there are: {})", name,
+                        fmt::join(kTargetNames, ", "));
+    }
+    const auto index = static_cast<std::size_t>(found - kTargetNames.begin());
+    if (std::find(indices.begin(), indices.end(), index) != indices.end()) {
+      throw base::Error("adapter target \"{}\" is named twice", name);
+    }
+    indices.push_back(index);
+  }
+  if (indices.empty()) throw base::Error("no adapter target is named");
+  return indices;
+}
+
+}  // namespace
+
+AdapterWidths adapter_widths(const Config& config, std::int64_t layer, Target target) {
+  const bool mla = config.is_mla[static_cast<std::size_t>(layer)];
+  const bool dense = config.is_dense(layer);
+  switch (target) {
+    case Target::kQ:
+      if (mla) return {config.q_lora_rank, config.mla_query()};
+      return {config.hidden, config.kda_inner()};
+    case Target::kV:
+      if (mla) return {config.kv_lora_rank, config.mla_key_value()};
+      return {config.hidden, config.kda_inner()};
+    case Target::kDenseGate:
+    case Target::kDenseUp:
+      if (dense) return {config.hidden, config.dense_inner};
+      return {};
+    case Target::kDenseDown:
+      if (dense) return {config.dense_inner, config.hidden};
+      return {};
+    case Target::kSharedGate:
+    case Target::kSharedUp:
+      if (dense) return {};
+      return {config.hidden, config.shared_inner()};
+    case Target::kSharedDown:
+      if (dense) return {};
+      return {config.shared_inner(), config.hidden};
+    case Target::kExpertGate:
+    case Target::kExpertUp:
+      if (dense) return {};
+      return {config.latent, config.inner};
+    case Target::kExpertDown:
+      if (dense) return {};
+      return {config.inner, config.latent};
+  }
+  return {};
+}
+
+AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings)
+    : settings_(settings), pairs_(static_cast<std::size_t>(config.layers)) {
+  if (settings.rank < 1) throw base::Error("adapter rank {}: must be at least 1", settings.rank);
+  if (!(settings.alpha > 0.0) || !std::isfinite(settings.alpha)) {
+    throw base::Error("adapter alpha {}: must be positive", settings.alpha);
+  }
+  const auto scale = static_cast<float>(settings.alpha / static_cast<double>(settings.rank));
+  for (const std::size_t target : target_indices(settings)) {
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      const AdapterWidths widths = adapter_widths(config, layer, static_cast<Target>(target));
+      if (widths.in == 0) continue;
+      pairs_[static_cast<std::size_t>(layer)][target].lora = {{},        {},         settings.rank,
+                                                              widths.in, widths.out, scale};
+      parameters_ += settings.rank * (widths.in + widths.out);
+    }
+  }
+}
+
+AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
+                       base::RamBudget& budget)
+    : AdapterSet(config, settings) {
+  values_ = budget.take<float>("adapters", parameters_);
+  gradients_ = budget.take<float>("adapter gradients", parameters_);
+  std::size_t used = 0;
+  const auto carve = [&](std::string name, std::int64_t rows, std::int64_t cols) {
+    const auto count = static_cast<std::size_t>(rows * cols);
+    tensors_.push_back({std::move(name), rows, cols, values_.span().subspan(used, count),
+                        gradients_.span().subspan(used, count)});
+    used += count;
+    return tensors_.back();
+  };
+  for (std::size_t layer = 0; layer < pairs_.size(); ++layer) {
+    for (std::size_t target = 0; target < kTargetNames.size(); ++target) {
+      AdapterPair& pair = pairs_[layer][target];
+      if (pair.lora.rank == 0) continue;
+      const auto n = static_cast<std::int64_t>(layer);
+      const AdapterTensor a = carve(tensor_name(n, target, 'A'), pair.lora.rank, pair.lora.in);
+      const AdapterTensor b = carve(tensor_name(n, target, 'B'), pair.lora.out, pair.lora.rank);
+      pair.lora.a = a.values;
+      pair.lora.b = b.values;
+      pair.d_a = a.gradient;
+      pair.d_b = b.gradient;
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const AdapterTensor& x, const AdapterTensor& y) { return x.name < y.name; });
+}
+
+void AdapterSet::initialize(std::uint64_t seed) {
+  for (const AdapterTensor& tensor : tensors_) {
+    if (tensor.name.back() == 'B') {
+      std::fill(tensor.values.begin(), tensor.values.end(), 0.0f);
+      continue;
+    }
+    const base::CounterRng rng(seed, tensor.name);
+    const auto bound = static_cast<float>(1.0 / std::sqrt(static_cast<double>(tensor.cols)));
+    base::parallel_for(tensor.rows * tensor.cols, [&](std::int64_t i) {
+      const float u = rng.uniform(static_cast<std::uint64_t>(i));
+      tensor.values[static_cast<std::size_t>(i)] = bound * (2.0f * u - 1.0f);
+    });
+  }
+}
+
+void AdapterSet::clear_gradients() {
+  std::fill(gradients_.span().begin(), gradients_.span().end(), 0.0f);
+}
+
+const AdapterPair* AdapterSet::find(std::int64_t layer, Target target) const {
+  const AdapterPair& pair =
+      pairs_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(target)];
+  return pair.lora.rank > 0 ? &pair : nullptr;
+}
+
+}  // namespace engine::model

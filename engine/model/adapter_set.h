@@ -1,0 +1,98 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/budget.h"
+#include "engine/model/config.h"
+#include "engine/ops/lora.h"
+
+namespace engine::model {
+
+// Where an adapter may stand (docs/training.md section 1). In a KDA layer q and v adapt q_proj and
+// v_proj; in an MLA layer they adapt q_b_proj and kv_b_proj. The expert_* adapters are one set a
+// layer, shared by all its routed experts, in the latent space.
+enum class Target : std::uint8_t {
+  kQ,
+  kV,
+  kDenseGate,
+  kDenseUp,
+  kDenseDown,
+  kSharedGate,
+  kSharedUp,
+  kSharedDown,
+  kExpertGate,
+  kExpertUp,
+  kExpertDown,
+};
+inline constexpr std::array<std::string_view, 11> kTargetNames = {
+    "q",         "v",           "dense_gate",  "dense_up",  "dense_down", "shared_gate",
+    "shared_up", "shared_down", "expert_gate", "expert_up", "expert_down"};
+
+struct AdapterSettings {
+  std::int64_t rank = 16;
+  double alpha = 32.0;
+  std::vector<std::string> targets{kTargetNames.begin(), kTargetNames.end()};
+};
+
+// One trained matrix with its gradient; native name "layers.{n}.{target}.lora_{A,B}".
+struct AdapterTensor {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::span<float> values;
+  std::span<float> gradient;
+};
+
+// An adapter as the layers use it.
+struct AdapterPair {
+  ops::Lora lora;
+  std::span<float> d_a;
+  std::span<float> d_b;
+};
+
+// All adapters of a model, in memory, with their gradients. Values start at zero: initialize() or a
+// file fills them.
+class AdapterSet {
+ public:
+  // Errors    Error for an unknown target (naming it and what there is), rank < 1, alpha not
+  // positive, or
+  //           a budget that cannot hold values and gradients
+  AdapterSet(const Config& config, const AdapterSettings& settings, base::RamBudget& budget);
+
+  // The outline: which adapters there are and how large, without memory for them. To plan with.
+  AdapterSet(const Config& config, const AdapterSettings& settings);
+
+  // A uniform in +-1/sqrt(in), keyed by (seed, name, index); B zero. So step 0 is the base model.
+  void initialize(std::uint64_t seed);
+  void clear_gradients();
+
+  // In native-name order (bytewise): the order of sums over tensors and of files.
+  std::span<const AdapterTensor> tensors() const { return tensors_; }
+  const AdapterSettings& settings() const { return settings_; }
+  std::int64_t parameters() const { return parameters_; }
+  // Nothing if the layer has no such projection or the target was not asked for.
+  const AdapterPair* find(std::int64_t layer, Target target) const;
+
+ private:
+  AdapterSettings settings_;
+  std::int64_t parameters_ = 0;
+  base::Buffer<float> values_;
+  base::Buffer<float> gradients_;
+  std::vector<AdapterTensor> tensors_;
+  std::vector<std::array<AdapterPair, kTargetNames.size()>>
+      pairs_;  // [layer][target], rank 0 = absent
+};
+
+// Width of input and output of an adapter; {0, 0} if the layer has no such projection.
+struct AdapterWidths {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+};
+AdapterWidths adapter_widths(const Config& config, std::int64_t layer, Target target);
+
+}  // namespace engine::model

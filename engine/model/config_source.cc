@@ -1,0 +1,202 @@
+#include "engine/model/config_source.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "engine/base/error.h"
+
+namespace engine::model {
+namespace {
+
+using base::Error;
+using Json = ConfigSource::Json;
+
+constexpr int kMaxDepth = 32;
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 60) + "...";
+  return text;
+}
+
+// The library keeps the last of two equal keys silently.
+Json parse(const std::string& text, const std::string& where) {
+  std::vector<std::set<std::string>> keys;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMaxDepth) throw Error("{}: nests deeper than {} levels", where, kMaxDepth);
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key &&
+        !keys.back().insert(parsed.get<std::string>()).second) {
+      throw Error("{}: the key {} stands twice in one object", where, shown(parsed));
+    }
+    return true;
+  };
+  try {
+    return Json::parse(text, watch);
+  } catch (const Json::exception& error) {
+    throw Error("{}: not valid JSON: {}", where, error.what());
+  }
+}
+
+std::string name_of(const Field& field) {
+  std::string name;
+  const auto add = [&](std::string_view prefix, std::string_view part) {
+    if (part.empty()) return;
+    name += fmt::format("{}{}{}", name.empty() ? "" : " or ", prefix, part);
+  };
+  add("linear_attn_config.", field.linear);
+  add("", field.text);
+  add("", field.alias);
+  return name;
+}
+
+}  // namespace
+
+ConfigSource::ConfigSource(const std::string& text, std::string where)
+    : where_(std::move(where)), root_(parse(text, where_)) {
+  if (!root_.is_object()) throw Error("{}: is {}, not an object", where_, shown(root_));
+  text_blocks_.emplace_back("", &root_);
+  const auto add = [&](auto& blocks, const std::string& prefix, const Json& parent,
+                       const std::string& name) {
+    const auto found = parent.find(name);
+    if (found == parent.end()) return;
+    if (!found->is_object()) {
+      throw Error("{}: {}{} is {}, not an object", where_, prefix, name, shown(*found));
+    }
+    blocks.emplace_back(prefix + name + ".", &*found);
+  };
+  add(text_blocks_, "", root_, "text_config");
+  for (const auto& [prefix, block] : text_blocks_) {
+    add(linear_blocks_, prefix, *block, "linear_attn_config");
+  }
+}
+
+void ConfigSource::refuse(const Field& field, const std::string& message) const {
+  throw Error("{}: {} {}", where_, name_of(field), message);
+}
+
+void ConfigSource::refuse_missing(const Field& field) const {
+  refuse(field, "is missing; it is required, there is no default for it");
+}
+
+ConfigSource::Found ConfigSource::find(const Field& field) const {
+  Found first;
+  const auto look = [&](const auto& blocks, std::string_view name) {
+    if (name.empty()) return;
+    for (const auto& [prefix, block] : blocks) {
+      const auto found = block->find(std::string(name));
+      if (found == block->end()) continue;
+      const std::string path = prefix + std::string(name);
+      if (first.value == nullptr) {
+        first = {path, &*found};
+      } else if (*first.value != *found) {
+        throw Error("{}: {} is {}, but {} is {}", where_, first.path, shown(*first.value), path,
+                    shown(*found));
+      }
+    }
+  };
+  look(text_blocks_, field.text);
+  look(text_blocks_, field.alias);
+  look(linear_blocks_, field.linear);
+  return first;
+}
+
+ConfigSource::Found ConfigSource::require(const Field& field) const {
+  Found found = find(field);
+  if (found.value == nullptr) refuse_missing(field);
+  return found;
+}
+
+std::int64_t ConfigSource::integer(const Field& field, std::int64_t low, std::int64_t high) const {
+  const Found found = require(field);
+  if (!found.value->is_number_integer()) {
+    throw Error("{}: {} is {}, not an integer", where_, found.path, shown(*found.value));
+  }
+  // An unsigned number above 2^63 would turn negative.
+  const bool huge = found.value->is_number_unsigned() &&
+                    found.value->get<std::uint64_t>() >
+                        static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  const std::int64_t value = huge ? 0 : found.value->get<std::int64_t>();
+  if (huge || value < low || value > high) {
+    throw Error("{}: {} is {}, outside {} ... {}", where_, found.path, shown(*found.value), low,
+                high);
+  }
+  return value;
+}
+
+float ConfigSource::number(const Field& field) const {
+  const Found found = require(field);
+  if (!found.value->is_number()) {
+    throw Error("{}: {} is {}, not a number", where_, found.path, shown(*found.value));
+  }
+  const double exact = found.value->get<double>();
+  if (!(std::abs(exact) <= static_cast<double>(std::numeric_limits<float>::max()))) {
+    throw Error("{}: {} is {}, outside float32's range", where_, found.path, shown(*found.value));
+  }
+  return static_cast<float>(exact);
+}
+
+float ConfigSource::positive(const Field& field) const {
+  const float value = number(field);
+  if (!(value > 0.0f)) refuse(field, fmt::format("is {}, not above 0", value));
+  return value;
+}
+
+bool ConfigSource::flag_or(const Field& field, bool otherwise) const {
+  const Found found = find(field);
+  if (found.value == nullptr) return otherwise;
+  if (!found.value->is_boolean()) {
+    throw Error("{}: {} is {}, neither true nor false", where_, found.path, shown(*found.value));
+  }
+  return found.value->get<bool>();
+}
+
+std::optional<std::vector<std::int64_t>> ConfigSource::layers(const Field& field,
+                                                              std::int64_t high) const {
+  const Found found = find(field);
+  if (found.value == nullptr) return std::nullopt;
+  if (!found.value->is_array()) {
+    throw Error("{}: {} is {}, not a list", where_, found.path, shown(*found.value));
+  }
+  std::vector<std::int64_t> list;
+  std::set<std::int64_t> seen;
+  for (const Json& entry : *found.value) {
+    const bool inside = entry.is_number_unsigned() && entry.get<std::uint64_t>() >= 1 &&
+                        entry.get<std::uint64_t>() <= static_cast<std::uint64_t>(high);
+    if (!inside) {
+      throw Error("{}: {} holds {}; layers are counted from 1 to {}", where_, found.path,
+                  shown(entry), high);
+    }
+    list.push_back(entry.get<std::int64_t>());
+    if (!seen.insert(list.back()).second) {
+      throw Error("{}: {} holds layer {} twice", where_, found.path, list.back());
+    }
+  }
+  return list;
+}
+
+std::vector<std::pair<std::string, const Json*>> ConfigSource::blocks(std::string_view name) const {
+  std::vector<std::pair<std::string, const Json*>> result;
+  for (const auto& [prefix, block] : text_blocks_) {
+    const auto found = block->find(std::string(name));
+    if (found != block->end()) result.emplace_back(prefix + std::string(name), &*found);
+  }
+  return result;
+}
+
+void ConfigSource::require_if_present(std::string_view name, const Json& only) const {
+  for (const auto* blocks : {&text_blocks_, &linear_blocks_}) {
+    for (const auto& [prefix, block] : *blocks) {
+      const auto found = block->find(std::string(name));
+      if (found == block->end() || *found == only) continue;
+      throw Error("{}: {}{} is {}; only {} is supported", where_, prefix, name, shown(*found),
+                  shown(only));
+    }
+  }
+}
+
+}  // namespace engine::model

@@ -1,0 +1,98 @@
+#include "engine/model/head.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/model/weight_loader.h"
+#include "engine/ops/matmul.h"
+
+namespace engine::model {
+namespace {
+
+constexpr const char* kHead = "language_model.lm_head.weight";
+constexpr const char* kEmbedding = "language_model.model.embed_tokens.weight";
+
+}  // namespace
+
+void embed(const store::ShardReader& reader, const Config& config, const Batch& batch,
+           std::span<float> out) {
+  std::map<std::int32_t, std::vector<std::int64_t>> places;
+  for (std::int64_t t = 0; t < batch.size(); ++t) {
+    const std::int32_t token = batch.tokens[static_cast<std::size_t>(t)];
+    if (token < 0 || token >= config.vocabulary) {
+      throw base::Error("token {} at position {} is outside the vocabulary of {}", token, t,
+                        config.vocabulary);
+    }
+    places[token].push_back(t);
+  }
+  std::vector<std::byte> block(static_cast<std::size_t>(config.hidden) * sizeof(float) + 64);
+  for (const auto& [token, positions] : places) {
+    base::Arena arena(block);
+    WeightLoader loader(reader, arena);
+    const ops::Weight row =
+        loader.matrix_rows(kEmbedding, config.vocabulary, config.hidden, token, 1);
+    for (const std::int64_t t : positions) {
+      const std::span<float> to = out.subspan(static_cast<std::size_t>(t * config.hidden),
+                                              static_cast<std::size_t>(config.hidden));
+      if (row.kind == ops::WeightKind::kF32) {
+        std::copy_n(static_cast<const float*>(row.data), to.size(), to.begin());
+      } else {
+        const auto* narrow = static_cast<const std::uint16_t*>(row.data);
+        std::transform(narrow, narrow + to.size(), to.begin(), base::bf16_to_float);
+      }
+    }
+  }
+}
+
+Head::Head(const store::ShardReader& reader, const Config& config, std::int64_t tokens,
+           base::Arena& arena)
+    : reader_(reader),
+      config_(config),
+      tokens_(tokens),
+      logits_(arena.take<float>(tokens * std::min(ops::kVocabBand, config.vocabulary))),
+      state_{arena.take<float>(tokens), arena.take<double>(tokens), arena.take<float>(tokens)} {}
+
+std::int64_t Head::band_bytes(const store::ShardReader& reader, const Config& config) {
+  base::Arena arena;
+  WeightLoader loader(reader, arena);
+  loader.matrix_rows(kHead, config.vocabulary, config.hidden, 0,
+                     std::min(ops::kVocabBand, config.vocabulary));
+  return static_cast<std::int64_t>(arena.peak_bytes());
+}
+
+template <class Body>
+void Head::each_band(std::span<const float> x, std::span<std::byte> weights, const Body& body) {
+  for (std::int64_t first = 0; first < config_.vocabulary; first += ops::kVocabBand) {
+    const std::int64_t count = std::min(ops::kVocabBand, config_.vocabulary - first);
+    base::Arena arena(weights);
+    WeightLoader loader(reader_, arena);
+    const ops::Weight band =
+        loader.matrix_rows(kHead, config_.vocabulary, config_.hidden, first, count);
+    const std::span<float> logits = logits_.first(static_cast<std::size_t>(tokens_ * count));
+    ops::matmul_forward(x, band, logits, tokens_);
+    body(first, logits, band);
+  }
+}
+
+void Head::forward(std::span<const float> x, std::span<const std::int32_t> targets,
+                   std::span<std::byte> weights, const LogitsHook& hook, std::span<double> nll) {
+  ops::cross_entropy_start(state_);
+  each_band(x, weights, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
+    if (hook) hook(first, band.rows, logits);
+    ops::cross_entropy_band(logits, first, targets, state_);
+  });
+  ops::cross_entropy_finish(targets, state_, nll);
+}
+
+void Head::backward(std::span<const float> x, std::span<const std::int32_t> targets,
+                    std::int64_t count, std::span<std::byte> weights, std::span<float> d_x) {
+  std::fill(d_x.begin(), d_x.end(), 0.0f);
+  each_band(x, weights, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
+    ops::cross_entropy_backward(logits, first, targets, state_, count, logits);
+    ops::matmul_backward(logits, band, d_x, tokens_);
+  });
+}
+
+}  // namespace engine::model

@@ -1,0 +1,71 @@
+#include "engine/model/model.h"
+
+#include "engine/model/checkpoint_layout.h"
+#include "engine/model/sweep.h"
+
+namespace engine::model {
+
+struct Model::State {
+  store::ShardReader reader;
+  Config config;
+  base::RamBudget& budget;
+  ModelOptions options;
+};
+
+Model::Model(const std::filesystem::path& folder, base::RamBudget& budget, ModelOptions options)
+    : state_(
+          new State{store::ShardReader(folder), load_config(folder), budget, std::move(options)}) {
+  store::throw_first_error(check_layout(state_->config, state_->reader));
+}
+
+Model::~Model() = default;
+
+const Config& Model::config() const { return state_->config; }
+
+const store::ShardReader& Model::shards() const { return state_->reader; }
+
+Plan Model::plan(const Batch& batch, const AdapterSet* adapters, bool backward) const {
+  return plan_sweep(state_->reader, state_->config, batch, adapters, backward);
+}
+
+void Model::require_budget(const Batch& batch, const AdapterSet* adapters, bool backward,
+                           std::int64_t adapter_bytes) const {
+  Plan needed = plan(batch, adapters, backward);
+  needed.adapter_bytes = adapter_bytes;
+  const base::RamBudget& budget = state_->budget;
+  if (static_cast<std::uint64_t>(needed.total_bytes()) <= budget.free_bytes()) return;
+  throw base::Error(
+      "memory budget: a sweep over {} tokens needs {}, {} of {} are free\nneeded:\n{}held "
+      "already:\n{}",
+      batch.size(), base::format_bytes(static_cast<std::uint64_t>(needed.total_bytes())),
+      base::format_bytes(budget.free_bytes()), base::format_bytes(budget.limit_bytes()),
+      needed.table(), budget.table());
+}
+
+SweepResult Model::forward(const Batch& batch, const AdapterSet* adapters,
+                           const SweepHooks& hooks) {
+  require_budget(batch, adapters, false);
+  return Sweep(state_->reader, state_->config, state_->budget, state_->options, batch, adapters,
+               false, hooks)
+      .run();
+}
+
+SweepResult Model::forward_backward(const Batch& batch, AdapterSet& adapters,
+                                    const SweepHooks& hooks) {
+  require_budget(batch, &adapters, true);
+  return Sweep(state_->reader, state_->config, state_->budget, state_->options, batch, &adapters,
+               true, hooks)
+      .run();
+}
+
+void Model::forward_layer(std::int64_t layer, const Batch& batch,
+                          std::span<const std::vector<float>> bank, std::span<float> h,
+                          const AdapterSet* adapters, Trace* trace) {
+  SweepHooks hooks;
+  hooks.trace = trace;
+  Sweep(state_->reader, state_->config, state_->budget, state_->options, batch, adapters, false,
+        hooks)
+      .forward_layer(layer, bank, h);
+}
+
+}  // namespace engine::model

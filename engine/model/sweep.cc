@@ -1,0 +1,247 @@
+#include "engine/model/sweep.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "engine/base/float_mode.h"
+#include "engine/ops/attn_res.h"
+#include "engine/ops/rmsnorm.h"
+
+namespace engine::model {
+
+Sweep::Sweep(const store::ShardReader& reader, const Config& config, base::RamBudget& budget,
+             const ModelOptions& options, const Batch& batch, const AdapterSet* adapters,
+             bool backward, const SweepHooks& hooks)
+    : reader_(reader),
+      config_(config),
+      batch_(batch),
+      adapters_(adapters),
+      backward_(backward),
+      hooks_(hooks),
+      expert_reader_(reader, config, options.strict) {
+  const Plan plan = plan_sweep(reader, config, batch, adapters, backward);
+  const std::int64_t wide = batch.size() * config.hidden;
+  const std::int64_t entries = config.bank_entries();
+  weights_ = budget.take<std::byte>("weights of half a layer", plan.weights_bytes);
+  activations_ = budget.take<std::byte>("activations of half a layer", plan.activations_bytes);
+  expert_ = budget.take<std::byte>("one expert", plan.expert_bytes);
+  head_ = budget.take<std::byte>("logits of a band and loss state", plan.head_bytes);
+  residual_ = budget.take<float>("residual and its gradient", wide);
+  bank_ = budget.take<float>("bank and its gradients", entries * wide);
+  route_ = budget.take<std::int32_t>("routing of one layer", batch.size() * config.chosen);
+  routed_ = budget.take<float>("routing of one layer", batch.size() * config.latent);
+  if (backward) {
+    entered_ = budget.take<float>("residual and its gradient", wide);
+    d_residual_ = budget.take<float>("residual and its gradient", wide);
+    d_bank_ = budget.take<float>("bank and its gradients", entries * wide);
+    store_.emplace(options.scratch);
+  }
+  for (std::int64_t entry = 0; entry < entries; ++entry) {
+    bank_entries_.push_back(bank_.data() + entry * wide);
+    if (backward) d_bank_entries_.push_back(d_bank_.data() + entry * wide);
+  }
+  arena_ = base::Arena(activations_.span());
+  base::Arena head_arena(head_.span());
+  scorer_.emplace(reader, config, batch.size(), head_arena);
+}
+
+HalfContext Sweep::context(std::int64_t layer) {
+  return {config_,
+          layer,
+          batch_.size(),
+          batch_.documents,
+          adapters_,
+          arena_,
+          Tracer(hooks_.trace, layer)};
+}
+
+ExpertSource Sweep::experts(std::int64_t layer) {
+  return config_.is_dense(layer) ? ExpertSource{} : expert_reader_.source(layer, expert_.span());
+}
+
+Bank Sweep::bank(std::int64_t entries) const {
+  return Bank(bank_entries_).first(static_cast<std::size_t>(entries));
+}
+
+BankGradient Sweep::bank_gradient(std::int64_t entries) {
+  return BankGradient(d_bank_entries_).first(static_cast<std::size_t>(entries));
+}
+
+void Sweep::keep(const char* kind, std::int64_t layer, std::span<const float> data) {
+  if (store_) store_->write(kind, layer, std::as_bytes(data));
+}
+
+void Sweep::recall(const char* kind, std::int64_t layer, std::span<float> data) {
+  store_->read(kind, layer, std::as_writable_bytes(data));
+}
+
+void Sweep::trace_value(const std::string& name, std::span<const float> data) const {
+  if (hooks_.trace != nullptr) hooks_.trace->values[name].assign(data.begin(), data.end());
+}
+
+void Sweep::trace_gradient(const std::string& name, std::span<const float> data) const {
+  if (hooks_.trace != nullptr) hooks_.trace->gradients[name].assign(data.begin(), data.end());
+}
+
+// The residual that entered goes to the store and, at a boundary, into the bank, where only what
+// follows the attention's own mix may see it.
+MoeStatistics Sweep::forward_halves(std::int64_t layer) {
+  const std::int64_t before = config_.bank_before(layer);
+  const std::int64_t after = config_.bank_before(layer + 1);
+  const bool boundary = config_.is_boundary(layer);
+  const std::span<float> residual = residual_.span();
+  trace_value(Trace::at("h_in", layer), residual);
+  keep("h", layer, residual);
+  if (boundary)
+    std::copy(residual.begin(), residual.end(),
+              bank_.data() + before * static_cast<std::int64_t>(residual_.size()));
+  {
+    base::Arena arena(weights_.span());
+    WeightLoader loader(reader_, arena);
+    const AttentionHalf half = load_attention_half(loader, config_, layer);
+    attention_half_forward(context(layer), half, bank(before), boundary, residual);
+  }
+  keep("r", layer, residual);
+  base::Arena arena(weights_.span());
+  WeightLoader loader(reader_, arena);
+  const MlpHalf half = load_mlp_half(loader, config_, layer);
+  return mlp_half_forward(context(layer), half, experts(layer), bank(after), record(), residual);
+}
+
+void Sweep::forward_layers(SweepResult& result) {
+  for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+    const MoeStatistics statistics = forward_halves(layer);
+    result.distinct_experts.push_back(statistics.distinct_experts);
+    result.smallest_gap.push_back(statistics.smallest_gap);
+    if (store_ && !config_.is_dense(layer)) {
+      store_->write("route", layer, std::as_bytes(route_.span()));
+      keep("routed", layer, routed_.span());
+    }
+    if (hooks_.progress) hooks_.progress("forward", layer);
+  }
+}
+
+// Output mix, final norm, head; and, for a gradient, back through all three.
+void Sweep::score(SweepResult& result) {
+  const base::Arena::Scope scope(arena_);
+  const std::int64_t wide = batch_.size() * config_.hidden;
+  const std::span<float> mixed = arena_.take<float>(wide);
+  const std::span<float> normed = arena_.take<float>(wide);
+  const std::span<float> inv = arena_.take<float>(batch_.size());
+  std::vector<const float*> sources(bank_entries_);
+  sources.push_back(residual_.data());
+  const auto load_mix = [&](base::Arena& arena) {
+    WeightLoader loader(reader_, arena);
+    return load_output_mix(loader, config_);
+  };
+  {
+    base::Arena arena(weights_.span());
+    const MixWeights w = load_mix(arena);
+    ops::attn_res_forward(sources, w.res_norm, w.res_proj, config_.rms_norm_eps, mixed);
+    ops::rmsnorm_forward(mixed, w.norm, config_.rms_norm_eps, normed, inv);
+  }
+  trace_value("h_out", residual_.span());
+  trace_value("final_res", mixed);
+  trace_value("final_norm", normed);
+  result.nll.resize(static_cast<std::size_t>(batch_.size()));
+  scorer_->forward(normed, batch_.targets, weights_.span(), hooks_.logits, result.nll);
+  if (!backward_ || result.trained == 0) return;
+
+  const std::span<float> d_normed = arena_.take<float>(wide);
+  const std::span<float> d_mixed = arena_.take<float>(wide);
+  scorer_->backward(normed, batch_.targets, batch_.loss_count(), weights_.span(), d_normed);
+  std::fill(d_mixed.begin(), d_mixed.end(), 0.0f);
+  std::vector<float*> gradients(d_bank_entries_);
+  gradients.push_back(d_residual_.data());
+  base::Arena arena(weights_.span());
+  const MixWeights w = load_mix(arena);
+  ops::rmsnorm_backward(d_normed, mixed, w.norm, inv, d_mixed);
+  ops::attn_res_backward(d_mixed, sources, w.res_norm, w.res_proj, config_.rms_norm_eps, gradients);
+  trace_gradient("final_norm", d_normed);
+  trace_gradient("final_res", d_mixed);
+  trace_gradient("h_out", d_residual_.span());
+}
+
+void Sweep::backward_layer(std::int64_t layer) {
+  const std::int64_t before = config_.bank_before(layer);
+  const std::int64_t after = config_.bank_before(layer + 1);
+  const bool boundary = config_.is_boundary(layer);
+  const std::span<float> entered = entered_.span();
+  const std::span<float> d_residual = d_residual_.span();
+  std::span<float> d_own;  // of the snapshot taken here, if one was
+  if (boundary) {
+    d_own = d_bank_.span().subspan(static_cast<std::size_t>(before) * residual_.size(),
+                                   residual_.size());
+  }
+  if (boundary) trace_gradient(Trace::at("bank_later", before), d_own);
+  if (!config_.is_dense(layer)) {
+    store_->read("route", layer, std::as_writable_bytes(route_.span()));
+    recall("routed", layer, routed_.span());
+  }
+  {
+    base::Arena arena(weights_.span());
+    WeightLoader loader(reader_, arena);
+    const MlpHalf half = load_mlp_half(loader, config_, layer);
+    recall("r", layer, entered);
+    mlp_half_backward(context(layer), half, experts(layer), bank(after), record(), entered,
+                      bank_gradient(after), d_residual);
+  }
+  base::Arena arena(weights_.span());
+  WeightLoader loader(reader_, arena);
+  const AttentionHalf half = load_attention_half(loader, config_, layer);
+  recall("h", layer, entered);
+  attention_half_backward(context(layer), half, bank(before), boundary, entered,
+                          bank_gradient(before), d_residual);
+  // The snapshot taken here is this layer's input: all that later layers sent to it arrives now.
+  if (boundary) {
+    trace_gradient(Trace::at("bank", before), d_own);
+    for (std::size_t i = 0; i < d_residual.size(); ++i) d_residual[i] += d_own[i];
+  }
+  trace_gradient(Trace::at("h_in", layer), d_residual);
+  if (hooks_.progress) hooks_.progress("backward", layer);
+}
+
+SweepResult Sweep::run() {
+  const base::CanonicalFloatMode mode;
+  SweepResult result;
+  result.trained = batch_.trained();
+  result.loss = std::numeric_limits<double>::quiet_NaN();
+  if (backward_ && result.trained == 0) return result;
+  const std::uint64_t bytes_before = reader_.bytes_read();
+  embed(reader_, config_, batch_, residual_.span());
+  trace_value("embed", residual_.span());
+  forward_layers(result);
+  result.nan_groups = expert_reader_.nan_groups();
+  result.nan_groups_with_codes = expert_reader_.nan_groups_with_codes();
+  score(result);
+  if (result.trained > 0) {
+    // A document's loss is summed in token order, then the documents in theirs.
+    double sum = 0.0;
+    for (std::size_t d = 0; d + 1 < batch_.documents.size(); ++d) {
+      double document = 0.0;
+      for (std::int64_t t = batch_.documents[d]; t < batch_.documents[d + 1]; ++t) {
+        document += result.nll[static_cast<std::size_t>(t)];
+      }
+      sum += document;
+    }
+    result.loss = sum / static_cast<double>(batch_.loss_count());
+    if (backward_) {
+      for (std::int64_t layer = config_.layers - 1; layer >= 0; --layer) backward_layer(layer);
+    }
+  }
+  result.bytes_read = reader_.bytes_read() - bytes_before;
+  return result;
+}
+
+void Sweep::forward_layer(std::int64_t layer, std::span<const std::vector<float>> given,
+                          std::span<float> h) {
+  const base::CanonicalFloatMode mode;
+  for (std::size_t entry = 0; entry < given.size(); ++entry) {
+    std::copy(given[entry].begin(), given[entry].end(), bank_.data() + entry * residual_.size());
+  }
+  std::copy(h.begin(), h.end(), residual_.data());
+  forward_halves(layer);
+  std::copy_n(residual_.data(), h.size(), h.begin());
+}
+
+}  // namespace engine::model

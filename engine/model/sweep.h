@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/base/budget.h"
+#include "engine/model/expert_reader.h"
+#include "engine/model/head.h"
+#include "engine/model/layer.h"
+#include "engine/model/model.h"
+#include "engine/model/plan.h"
+#include "engine/store/activation_store.h"
+
+namespace engine::model {
+
+// One walk over the model, layers 0 ... L-1 and, for a gradient, L-1 ... 0, half a layer in memory
+// at a time. Takes everything it needs from the budget when it begins and gives it back when it
+// ends.
+class Sweep {
+ public:
+  Sweep(const store::ShardReader& reader, const Config& config, base::RamBudget& budget,
+        const ModelOptions& options, const Batch& batch, const AdapterSet* adapters, bool backward,
+        const SweepHooks& hooks);
+
+  SweepResult run();
+
+  // One layer alone; see Model::forward_layer.
+  void forward_layer(std::int64_t layer, std::span<const std::vector<float>> bank,
+                     std::span<float> h);
+
+ private:
+  HalfContext context(std::int64_t layer);
+  ExpertSource experts(std::int64_t layer);
+  Bank bank(std::int64_t entries) const;
+  BankGradient bank_gradient(std::int64_t entries);
+  MoeRecord record() { return {route_.span(), routed_.span()}; }
+  MoeStatistics forward_halves(std::int64_t layer);
+  void forward_layers(SweepResult& result);
+  void score(SweepResult& result);
+  void backward_layer(std::int64_t layer);
+  void keep(const char* kind, std::int64_t layer, std::span<const float> data);
+  void recall(const char* kind, std::int64_t layer, std::span<float> data);
+  void trace_value(const std::string& name, std::span<const float> data) const;
+  void trace_gradient(const std::string& name, std::span<const float> data) const;
+
+  const store::ShardReader& reader_;
+  const Config& config_;
+  const Batch& batch_;
+  const AdapterSet* adapters_;
+  const bool backward_;
+  const SweepHooks& hooks_;
+  ExpertReader expert_reader_;
+  std::optional<store::ActivationStore> store_;
+
+  base::Buffer<std::byte> weights_, activations_, expert_, head_;
+  base::Buffer<float> residual_, entered_, d_residual_;  // [T,H]
+  base::Buffer<float> bank_, d_bank_;                    // [entries,T,H]
+  base::Buffer<std::int32_t> route_;                     // [T,k]
+  base::Buffer<float> routed_;                           // [T,L]
+  std::vector<const float*> bank_entries_;
+  std::vector<float*> d_bank_entries_;
+  base::Arena arena_;
+  std::optional<Head> scorer_;
+};
+
+}  // namespace engine::model

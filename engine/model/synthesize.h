@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+
+#include "engine/base/budget.h"
+#include "engine/model/shapes.h"
+
+namespace engine::model {
+
+struct WrittenFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::int64_t tensors = 0;
+};
+
+// Writes a checkpoint in the released layout into the folder OUT: config.json, the shards
+// model-NNNNN-of-NNNNN.safetensors and model.safetensors.index.json. Its bytes are a function of
+// shape and seed alone; every tensor's values are keyed by (seed, its name). As in the release,
+// each layer's non-expert tensors are one contiguous run, the experts follow in an order that is
+// not that of their ids, and the six tensors of an expert are contiguous in one shard. A layer's
+// experts may go on in the next shard.
+//
+// Accuracy  bits
+// Cost      memory for the largest tensor; one pass over the output
+// Errors    Error if OUT exists and is not an empty folder, if the budget cannot hold the largest
+//           tensor, or for what the disk says; nothing is left behind then
+void synthesize(const std::filesystem::path& out, const CheckpointShape& shape, std::uint64_t seed,
+                base::RamBudget& budget,
+                const std::function<void(const WrittenFile&)>& written = {});
+
+}  // namespace engine::model

@@ -1,0 +1,91 @@
+#pragma once
+
+// A weight's three forms, widened exactly, in registers or into a tile.
+//
+// The loops over template parameters in the kernels that use it carry `#pragma GCC unroll`: only
+// unrolled completely do their arrays of Lanes stay in registers.
+
+#include <cstdint>
+
+#include "engine/base/lanes.h"
+#include "engine/ops/weight.h"
+
+namespace engine::ops::LAZYLORA_ISA {
+
+using base::LAZYLORA_ISA::broadcast;
+using base::LAZYLORA_ISA::kLanes;
+using base::LAZYLORA_ISA::kRegisters;
+using base::LAZYLORA_ISA::Lanes;
+using base::LAZYLORA_ISA::load;
+using base::LAZYLORA_ISA::store;
+using base::LAZYLORA_ISA::zero;
+
+// The three forms of a weight: `load` widens kStep Lanes of a row, from a column that is a multiple
+// of them; `tail` the last n < 16 columns (MXFP4 has none).
+struct F32Rows {
+  static constexpr int kStep = 1;
+  const float* data;
+  std::int64_t stride;
+  void load(std::int64_t row, std::int64_t col, Lanes* w) const {
+    w[0] = base::LAZYLORA_ISA::load(data + row * stride + col);
+  }
+  Lanes tail(std::int64_t row, std::int64_t col, int n) const {
+    return base::LAZYLORA_ISA::load(data + row * stride + col, n);
+  }
+};
+
+struct Bf16Rows {
+  static constexpr int kStep = 1;
+  const std::uint16_t* data;
+  std::int64_t stride;
+  void load(std::int64_t row, std::int64_t col, Lanes* w) const {
+    w[0] = base::LAZYLORA_ISA::load_bf16(data + row * stride + col);
+  }
+  Lanes tail(std::int64_t row, std::int64_t col, int n) const {
+    return base::LAZYLORA_ISA::load_bf16(data + row * stride + col, n);
+  }
+};
+
+struct Mxfp4Rows {
+  static constexpr int kStep = 2;
+  const std::uint8_t* codes;
+  const std::uint8_t* scales;
+  std::int64_t cols;
+  void load(std::int64_t row, std::int64_t col, Lanes* w) const {
+    base::LAZYLORA_ISA::load_e2m1(codes + (row * cols + col) / 2, w[0], w[1]);
+    const Lanes scale = broadcast(base::LAZYLORA_ISA::e8m0(scales[(row * cols + col) / 32]));
+    w[0] = w[0] * scale;
+    w[1] = w[1] * scale;
+  }
+  Lanes tail(std::int64_t, std::int64_t, int) const { return zero(); }
+};
+
+// body(rows of w in its own form).
+template <class Body>
+inline void with_rows(const Weight& w, Body body) {
+  switch (w.kind) {
+    case WeightKind::kF32:
+      return body(F32Rows{static_cast<const float*>(w.data), w.cols});
+    case WeightKind::kBf16:
+      return body(Bf16Rows{static_cast<const std::uint16_t*>(w.data), w.cols});
+    case WeightKind::kMxfp4:
+      return body(Mxfp4Rows{static_cast<const std::uint8_t*>(w.data), w.scale, w.cols});
+  }
+}
+
+// `count` columns of one row from col on.
+template <class Rows>
+inline void widen_row(const Rows& w, std::int64_t row, std::int64_t col, std::int64_t count,
+                      float* to) {
+  constexpr int kStep = Rows::kStep;
+  std::int64_t i = 0;
+  for (; i + kStep * kLanes <= count; i += kStep * kLanes) {
+    Lanes wide[kStep];
+    w.load(row, col + i, wide);
+    for (int s = 0; s < kStep; ++s) store(to + i + s * kLanes, wide[s]);
+  }
+  const int left = static_cast<int>(count - i);
+  if (left > 0) store(to + i, w.tail(row, col + i, left), left);
+}
+
+}  // namespace engine::ops::LAZYLORA_ISA

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace engine::store {
+
+// What is written here is either there as a whole or not at all, also after a power cut: bytes go
+// to a neighbour named PATH.tmp, are fsynced, renamed, and the folder that holds the name is
+// fsynced. A leftover PATH.tmp of a killed run is overwritten by the next one. One writer a path at
+// a time.
+
+// A file that appears under its final name when it is complete.
+class DurableFile {
+ public:
+  // Creates PATH.tmp or empties it.
+  // Errors    Error naming the path and the system's reason
+  explicit DurableFile(const std::filesystem::path& path);
+  // Removes PATH.tmp unless commit() was called.
+  ~DurableFile();
+  DurableFile(const DurableFile&) = delete;
+  DurableFile& operator=(const DurableFile&) = delete;
+
+  // All of the bytes, however many system calls that takes.
+  // Errors    Error naming path, offset, bytes left and the system's reason (disk full, ...)
+  void write(std::span<const std::byte> bytes);
+  // Syncs, renames over a file that may be there, syncs the folder.
+  void commit();
+
+  std::uint64_t size() const { return size_; }
+
+ private:
+  std::filesystem::path final_;
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+  bool committed_ = false;
+};
+
+// A DurableFile in one call.
+void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes);
+void write_file_durably(const std::filesystem::path& path, std::string_view text);
+
+// A folder that appears under its final name when it is complete.
+class TemporaryFolder {
+ public:
+  // Creates PATH.tmp (and the folders above it); one left by a killed run is removed first.
+  explicit TemporaryFolder(const std::filesystem::path& path);
+  // Removes the temporary folder unless commit() was called.
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  // Where to write: files directly in it or in folders below it.
+  const std::filesystem::path& path() const { return temporary_; }
+
+  // Syncs everything below, renames, syncs the parent. The final name is free or an empty folder.
+  // Errors    Error naming the path; the destructor then removes the temporary folder
+  void commit();
+
+ private:
+  std::filesystem::path final_;
+  std::filesystem::path temporary_;
+  bool committed_ = false;
+};
+
+}  // namespace engine::store

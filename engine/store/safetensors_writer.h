@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/store/durable.h"
+
+namespace engine::store {
+
+// A tensor that a file is going to hold.
+struct TensorSpec {
+  std::string name;
+  base::Dtype dtype = base::Dtype::kF32;
+  std::vector<std::int64_t> shape;
+
+  std::uint64_t bytes() const;
+};
+
+// Writes one safetensors file: 8 bytes of header length, the JSON header padded with spaces to a
+// multiple of eight, then the tensors in the order given, without gaps. The final name appears in
+// finish(), complete and durable (see durable.h).
+class SafetensorsWriter {
+ public:
+  // Writes the header. `metadata` becomes "__metadata__", which is left out if empty. Names are
+  // distinct, which is ours to see to.
+  // Errors    Error naming the file: the disk's reasons, or metadata that is not UTF-8
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
+                    const std::map<std::string, std::string>& metadata = {});
+
+  // All bytes of the next tensor; `name` must be its name and the size must be its size.
+  // Errors    Error naming file, offset and bytes not written
+  void write(std::string_view name, std::span<const std::byte> bytes);
+
+  // After the last tensor.
+  void finish();
+
+  // Bytes of the file so far.
+  std::uint64_t size() const { return file_.size(); }
+
+ private:
+  std::vector<TensorSpec> tensors_;
+  std::size_t next_ = 0;
+  DurableFile file_;
+};
+
+}  // namespace engine::store

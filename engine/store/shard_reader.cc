@@ -1,0 +1,79 @@
+#include "engine/store/shard_reader.h"
+
+#include <atomic>
+#include <cassert>
+
+#include "engine/base/error.h"
+#include "engine/store/shard_table.h"
+
+namespace engine::store {
+
+struct ShardReader::State {
+  ShardTable table;
+  std::atomic<std::uint64_t> bytes_read = 0;
+};
+
+ShardReader::ShardReader(const std::filesystem::path& folder, const ReadSettings& settings)
+    : state_(std::make_unique<State>()) {
+  std::vector<Finding> findings;
+  state_->table = scan_folder(folder, settings, findings);
+  throw_first_error(findings);
+}
+ShardReader::~ShardReader() = default;
+ShardReader::ShardReader(ShardReader&& other) noexcept = default;
+
+const std::filesystem::path& ShardReader::folder() const { return state_->table.folder; }
+std::span<const TensorEntry> ShardReader::entries() const { return state_->table.entries; }
+std::span<const File> ShardReader::files() const { return state_->table.files; }
+const File& ShardReader::file_of(const TensorEntry& entry) const {
+  return state_->table.files[static_cast<std::size_t>(entry.shard)];
+}
+const std::string& ShardReader::header_sha256(std::int32_t shard) const {
+  return state_->table.header_sha256[static_cast<std::size_t>(shard)];
+}
+
+const TensorEntry& ShardReader::find(std::string_view name) const {
+  const TensorEntry* entry = find_if_any(name);
+  if (entry == nullptr) {
+    throw base::Error("{}: no tensor {} in its {} files", folder().string(), name, files().size());
+  }
+  if (entry->foreign_dtype != nullptr) {
+    throw base::Error("{}: tensor {} has dtype {}, not U8, BF16, F16 or F32",
+                      file_of(*entry).path().string(), name, entry->foreign_dtype);
+  }
+  return *entry;
+}
+
+const TensorEntry* ShardReader::find_if_any(std::string_view name) const {
+  return state_->table.find(name);
+}
+
+void ShardReader::read(const TensorEntry& entry, std::span<std::byte> out) const {
+  assert(out.size() == entry.bytes);
+  try {
+    read(entry.shard, entry.offset, out);
+  } catch (const base::Error& error) {
+    throw base::Error("{} (tensor {})", error.what(), entry.name);
+  }
+}
+
+void ShardReader::read(std::int32_t shard, std::uint64_t offset, std::span<std::byte> out) const {
+  state_->table.files[static_cast<std::size_t>(shard)].read(offset, out);
+  state_->bytes_read += out.size();
+}
+
+std::uint64_t ShardReader::bytes_read() const { return state_->bytes_read; }
+
+std::uint64_t ShardReader::reads_retried() const {
+  std::uint64_t sum = 0;
+  for (const File& file : state_->table.files) sum += file.reads_retried();
+  return sum;
+}
+
+std::vector<Finding> inspect_shards(const std::filesystem::path& folder) {
+  std::vector<Finding> findings;
+  scan_folder(folder, {}, findings);
+  return findings;
+}
+
+}  // namespace engine::store

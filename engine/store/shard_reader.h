@@ -1,0 +1,83 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "engine/base/dtype.h"
+#include "engine/store/file.h"
+#include "engine/store/finding.h"
+
+namespace engine::store {
+
+// The extents of a tensor, outermost first; compares equal to any vector of the same numbers.
+class Shape : public std::span<const std::int64_t> {
+ public:
+  using span::span;
+  friend bool operator==(const Shape& a, const Shape& b) { return std::ranges::equal(a, b); }
+};
+
+// One tensor of a checkpoint: bytes [offset, offset + bytes) of a shard. Half a million of these
+// are held for the released model, so name and shape are views into the reader's tables.
+struct TensorEntry {
+  std::string_view name;
+  Shape shape;
+  std::uint64_t offset = 0;  // from the start of the file
+  std::uint64_t bytes = 0;
+  std::int32_t shard = 0;  // index into ShardReader::files()
+  base::Dtype dtype = base::Dtype::kU8;
+  // Set for a dtype that is legal in a file but that no tensor of the model may have ("I64"): then
+  // `dtype` says nothing, and find() refuses the tensor.
+  const char* foreign_dtype = nullptr;
+};
+
+// A checkpoint folder: every *.safetensors in it (in file-name order), headers read and checked,
+// tensors found by name. model.safetensors.index.json, if there is one, must agree with what the
+// headers say. Reads may come from several threads at once.
+class ShardReader {
+ public:
+  // Errors    Error with the first finding of inspect_shards (and how many more there are)
+  explicit ShardReader(const std::filesystem::path& folder, const ReadSettings& settings = {});
+  ~ShardReader();
+  ShardReader(ShardReader&& other) noexcept;
+
+  const std::filesystem::path& folder() const;
+  std::span<const TensorEntry> entries() const;  // in (shard, offset) order
+  std::span<const File> files() const;
+  const File& file_of(const TensorEntry& entry) const;
+  // SHA-256 of a shard's length field and header.
+  const std::string& header_sha256(std::int32_t shard) const;
+
+  // Errors    Error naming the tensor if there is none of that name, or if its dtype is a foreign
+  // one
+  const TensorEntry& find(std::string_view name) const;
+  // Nothing if there is none of that name; foreign dtypes are returned.
+  const TensorEntry* find_if_any(std::string_view name) const;
+
+  // All bytes of a tensor; `out` has exactly that size.
+  // Errors    Error naming file, tensor, offset, and bytes got and wanted
+  void read(const TensorEntry& entry, std::span<std::byte> out) const;
+  // Any range of a shard, for several tensors in one read.
+  void read(std::int32_t shard, std::uint64_t offset, std::span<std::byte> out) const;
+
+  // Bytes that read() has delivered so far, headers not counted.
+  std::uint64_t bytes_read() const;
+  // Times that a file had to be opened again because its device dropped off.
+  std::uint64_t reads_retried() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Everything that is wrong with the shards and the index of a folder, not only the first thing.
+// Errors    Error only if the folder itself cannot be listed
+std::vector<Finding> inspect_shards(const std::filesystem::path& folder);
+
+}  // namespace engine::store

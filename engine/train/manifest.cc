@@ -1,0 +1,145 @@
+#include "engine/train/manifest.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/base/float_mode.h"
+#include "engine/base/sha256.h"
+#include "engine/store/durable.h"
+
+namespace engine::train {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kManifest = "manifest.json";
+
+Json json_of(const Start& start, std::int64_t behind_step) {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  Json commit = nullptr;
+  if (!start.git_commit.empty()) commit = start.git_commit;
+  return {
+      {"behind_step", behind_step},
+      {"start_unix_ns", std::chrono::duration_cast<std::chrono::nanoseconds>(now).count()},
+      {"process", ::getpid()},
+      {"arguments", start.arguments},
+      {"model_folder", start.model_folder},
+      {"ids_files", start.ids_files},
+      {"program", start.program},
+      {"git_commit", commit},
+      {"instruction_set", start.instruction_set},
+      {"threads", start.threads},
+      {"ram_bytes", start.ram_bytes},
+      {"ram_source", start.ram_source},
+      {"numerics", "canonical"},
+      {"mxcsr", fmt::format("0x{:04x}", base::float_mode())},
+  };
+}
+
+void write(const fs::path& path, const Json& json) {
+  try {
+    store::write_file_durably(path, json.dump(1) + "\n");
+  } catch (const nlohmann::json::exception& wrong) {  // an argument that is not UTF-8
+    throw base::Error("{}: {}", path.string(), wrong.what());
+  }
+}
+
+Json read(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw base::Error("{}: cannot be opened", path.string());
+  try {
+    return Json::parse(file);
+  } catch (const nlohmann::json::exception& wrong) {
+    throw base::Error("{}: {}", path.string(), wrong.what());
+  }
+}
+
+}  // namespace
+
+std::string weights_digest(const store::ShardReader& shards) {
+  base::Sha256 hash;
+  for (const store::TensorEntry& entry : shards.entries()) {
+    const fs::path& file = shards.files()[static_cast<std::size_t>(entry.shard)].path();
+    std::string line = fmt::format("{}|{}|{}|{}|{}", entry.name, base::name_of(entry.dtype),
+                                   file.filename().string(), entry.offset, entry.bytes);
+    for (const std::int64_t extent : entry.shape) line += fmt::format("|{}", extent);
+    hash.update(line + "\n");
+  }
+  return hash.hex();
+}
+
+std::string data_digest(const std::vector<std::vector<std::int32_t>>& sequences) {
+  base::Sha256 hash;
+  for (const std::vector<std::int32_t>& ids : sequences) {
+    hash.update(fmt::format("{}\n", ids.size()));
+    hash.update_values(std::span<const std::int32_t>(ids));
+  }
+  return hash.hex();
+}
+
+std::string make_run_id(const SettingTexts& settings, const Identity& identity,
+                        const std::string& name) {
+  std::string text;
+  for (const auto& [setting, value] : settings) text += setting + "=" + value + "\n";
+  text += fmt::format("config={}\nweights={}\ndata={}\npreregistration={}\nname={}\n",
+                      identity.config_sha256, identity.weights_sha256, identity.data_sha256,
+                      identity.preregistration_sha256, name);
+  const std::string digest = base::sha256_hex(text).substr(0, 16);
+  return name.empty() ? digest : name + "-" + digest;
+}
+
+void create_run(const fs::path& run, const Manifest& manifest,
+                const std::optional<store::ScaleScan>& scales, const Start& start) {
+  Json settings = Json::object();
+  for (const auto& [name, text] : manifest.settings) settings[name] = text;
+  Json odd = nullptr;
+  if (scales) {
+    odd = {{"groups", scales->nan_groups}, {"groups_with_codes", scales->nan_groups_with_codes}};
+  }
+  const Identity& identity = manifest.identity;
+  const Json json = {
+      {"run", manifest.run_id},
+      {"config_sha256", identity.config_sha256},
+      {"weights_sha256", identity.weights_sha256},
+      {"data_sha256", identity.data_sha256},
+      {"tokenizer_sha256", nullptr},  // ids come from files: there is no tokenizer in this
+      {"preregistration_sha256", identity.preregistration_sha256},
+      {"e8m0_255", odd},
+      {"settings", settings},
+      {"starts", Json::array({json_of(start, 0)})},
+  };
+  store::TemporaryFolder folder(run);
+  write(folder.path() / kManifest, json);
+  folder.commit();
+}
+
+void add_start(const fs::path& run, const Start& start, std::int64_t step) {
+  Json json = read(run / kManifest);
+  json["starts"].push_back(json_of(start, step));
+  write(run / kManifest, json);
+}
+
+std::optional<Manifest> read_manifest(const fs::path& run) {
+  const fs::path path = run / kManifest;
+  if (!fs::exists(path)) return std::nullopt;
+  const Json json = read(path);
+  try {
+    Manifest manifest;
+    manifest.run_id = json.at("run");
+    manifest.identity = {json.at("config_sha256"), json.at("weights_sha256"),
+                         json.at("data_sha256"), json.at("preregistration_sha256")};
+    for (const auto& [name, text] : json.at("settings").items()) {
+      manifest.settings.emplace_back(name, text);
+    }
+    return manifest;
+  } catch (const nlohmann::json::exception& wrong) {
+    throw base::Error("{}: {}", path.string(), wrong.what());
+  }
+}
+
+}  // namespace engine::train

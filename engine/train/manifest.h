@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/store/scale_scan.h"
+#include "engine/store/shard_reader.h"
+#include "engine/train/settings.h"
+#include "engine/train/snapshot.h"
+
+namespace engine::train {
+
+// A start of a run, first or resumed: where and how, nothing of which may change a result.
+struct Start {
+  std::vector<std::string> arguments;
+  std::string model_folder;
+  std::vector<std::string> ids_files;
+  std::string program;     // name and version
+  std::string git_commit;  // empty: not known
+  std::string instruction_set;
+  std::int64_t threads = 0;
+  std::uint64_t ram_bytes = 0;
+  std::string ram_source;
+};
+
+// SHA-256 of what the headers say: name, dtype, shape, file, offset and size of every tensor. Not
+// of the content, which takes a read of everything (`lazylora shards --write-digests`).
+std::string weights_digest(const store::ShardReader& shards);
+
+// SHA-256 of the ids of all sequences in order, each behind its count.
+std::string data_digest(const std::vector<std::vector<std::int32_t>>& sequences);
+
+// From settings, model, data and name alone, so a repetition has the same id: the first 16 hex
+// digits of a SHA-256, behind the name if there is one.
+std::string make_run_id(const SettingTexts& settings, const Identity& identity,
+                        const std::string& name);
+
+// RUN/manifest.json: run id, identity, settings, and a list of starts, the first and every resume.
+struct Manifest {
+  std::string run_id;
+  Identity identity;
+  SettingTexts settings;
+};
+
+// Makes the run folder with the manifest in it, in one step. `scales`: nothing if not scanned.
+// Errors    Error if RUN is there and not empty
+void create_run(const std::filesystem::path& run, const Manifest& manifest,
+                const std::optional<store::ScaleScan>& scales, const Start& start);
+// Adds a start that goes on behind `step`.
+void add_start(const std::filesystem::path& run, const Start& start, std::int64_t step);
+// Nothing if RUN/manifest.json is not there.
+// Errors    Error naming file and field
+std::optional<Manifest> read_manifest(const std::filesystem::path& run);
+
+}  // namespace engine::train

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "engine/base/budget.h"
+#include "engine/model/adapter_set.h"
+#include "engine/train/adamw.h"
+
+namespace engine::train {
+
+// Both moments of every tensor of an adapter set, zero at first, bound to its values and gradients.
+class Moments {
+ public:
+  // Errors    Error if the budget cannot hold them
+  Moments(const model::AdapterSet& adapters, base::RamBudget& budget);
+
+  // In the set's order, which is native-name order.
+  std::span<const AdamwTensor> tensors() const { return tensors_; }
+
+ private:
+  base::Buffer<float> m_;
+  base::Buffer<float> v_;
+  std::vector<AdamwTensor> tensors_;
+};
+
+}  // namespace engine::train

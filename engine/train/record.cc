@@ -1,0 +1,227 @@
+#include "engine/train/record.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "engine/base/budget.h"
+#include "engine/base/error.h"
+#include "engine/base/sha256.h"
+
+namespace engine::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLog = "log.jsonl";
+constexpr const char* kTimings = "timings.jsonl";
+
+std::string whole(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw base::Error("{}: cannot be opened", path.string());
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Moves everything behind the first `bytes` of RUN/name to the end of RUN/abandoned.
+void move_tail(const fs::path& run, const char* name, const char* abandoned, std::size_t bytes) {
+  const std::string text = whole(run / name);
+  if (text.size() <= bytes) return;
+  AppendFile kept(run / abandoned);
+  kept.write(std::string_view(text).substr(bytes));
+  kept.sync();
+  fs::resize_file(run / name, bytes);
+}
+
+// Bytes of the first `lines` lines.
+std::size_t end_of_line(const fs::path& path, std::int64_t lines) {
+  const std::string text = whole(path);
+  std::size_t bytes = 0;
+  for (std::int64_t line = 0; line < lines; ++line) {
+    const std::size_t newline = text.find('\n', bytes);
+    if (newline == std::string::npos) {
+      throw base::Error("{}: {} lines, {} has {}", path.string(), line, kLog, lines);
+    }
+    bytes = newline + 1;
+  }
+  return bytes;
+}
+
+std::string prev_of(std::string_view line, const std::string& where) {
+  const auto parsed = nlohmann::json::parse(line, nullptr, false);
+  if (!parsed.is_object() || !parsed.contains("prev") || !parsed["prev"].is_string()) {
+    throw base::Error("{}: not a JSON object with a \"prev\"", where);
+  }
+  return parsed["prev"];
+}
+
+template <class Clock>
+std::int64_t nanoseconds_now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+AppendFile::AppendFile(const fs::path& path)
+    : path_(path),
+      descriptor_(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)) {
+  if (descriptor_ < 0) throw base::Error("{}: {}", path.string(), std::strerror(errno));
+}
+
+AppendFile::~AppendFile() { ::close(descriptor_); }
+
+void AppendFile::write(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor_, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      throw base::Error("{}: {} bytes could not be added: {}", path_.string(), text.size(),
+                        std::strerror(errno));
+    }
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+void AppendFile::sync() {
+  if (::fsync(descriptor_) != 0) {
+    throw base::Error("{}: fsync: {}", path_.string(), std::strerror(errno));
+  }
+}
+
+void JsonLine::key(std::string_view name) {
+  if (!body_.empty()) body_ += ',';
+  body_ += fmt::format("\"{}\":", name);
+}
+
+JsonLine& JsonLine::text(std::string_view name, std::string_view value) {
+  key(name);
+  body_ += nlohmann::json(value).dump();
+  return *this;
+}
+
+JsonLine& JsonLine::integer(std::string_view name, std::int64_t value) {
+  key(name);
+  body_ += fmt::format("{}", value);
+  return *this;
+}
+
+JsonLine& JsonLine::integers(std::string_view name, std::span<const std::int64_t> values) {
+  key(name);
+  body_ += '[';
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    body_ += fmt::format("{}{}", i == 0 ? "" : ",", values[i]);
+  }
+  body_ += ']';
+  return *this;
+}
+
+JsonLine& JsonLine::real(std::string_view name, double value) {
+  if (!std::isfinite(value)) {
+    null(name);
+    const char* kind = std::isnan(value) ? "nan" : value > 0.0 ? "infinity" : "-infinity";
+    return text(std::string(name) + "_is", kind);
+  }
+  key(name);
+  body_ += fmt::format("{}", value);
+  return *this;
+}
+
+JsonLine& JsonLine::null(std::string_view name) {
+  key(name);
+  body_ += "null";
+  return *this;
+}
+
+JsonLine& JsonLine::all(const JsonLine& other) {
+  if (!body_.empty() && !other.body_.empty()) body_ += ',';
+  body_ += other.body_;
+  return *this;
+}
+
+Timing timing_now() {
+  Timing timing;
+  timing.wall_ns = nanoseconds_now<std::chrono::system_clock>();
+  timing.monotonic_ns = nanoseconds_now<std::chrono::steady_clock>();
+  timing.rss_bytes = base::rss_bytes();
+  timing.peak_rss_bytes = base::peak_rss_bytes();
+  timing.swap_bytes = base::swap_bytes();
+  return timing;
+}
+
+Record::Record(const fs::path& run, std::string run_id, const LogPosition& at)
+    : run_(run), run_id_(std::move(run_id)), at_(at), log_(run / kLog), timings_(run / kTimings) {
+  if (::flock(log_.descriptor(), LOCK_EX | LOCK_NB) != 0) {
+    throw base::Error("{}: another process is writing it", (run / kLog).string());
+  }
+  check_log(run / kLog, &at_);
+  const std::size_t timings_end = end_of_line(run / kTimings, at_.lines);
+  move_tail(run, kTimings, "timings.abandoned.jsonl", timings_end);
+  move_tail(run, kLog, "log.abandoned.jsonl", at_.bytes);
+  last_.monotonic_ns = nanoseconds_now<std::chrono::steady_clock>();
+}
+
+void Record::write(std::int64_t step, std::string_view phase, const JsonLine& fields,
+                   const Timing& timing) {
+  const JsonLine begin = JsonLine().text("run", run_id_).integer("step", step).text("phase", phase);
+  const std::string line = JsonLine(begin).all(fields).text("prev", at_.head).str();
+  log_.write(line + "\n");
+  at_ = {at_.lines + 1, at_.bytes + line.size() + 1, base::sha256_hex(line)};
+
+  JsonLine measured(begin);
+  measured.integer("wall_ns", timing.wall_ns)
+      .integer("monotonic_ns", timing.monotonic_ns)
+      .real("seconds", static_cast<double>(timing.monotonic_ns - last_.monotonic_ns) * 1e-9)
+      .integer("bytes_read", static_cast<std::int64_t>(timing.bytes_read - last_.bytes_read))
+      .integer("reads_retried",
+               static_cast<std::int64_t>(timing.reads_retried - last_.reads_retried))
+      .integer("rss_bytes", static_cast<std::int64_t>(timing.rss_bytes))
+      .integer("peak_rss_bytes", static_cast<std::int64_t>(timing.peak_rss_bytes))
+      .integer("swap_bytes", static_cast<std::int64_t>(timing.swap_bytes))
+      .text("line", at_.head);
+  timings_.write(measured.str() + "\n");
+  last_ = timing;
+}
+
+void Record::sync() {
+  log_.sync();
+  timings_.sync();
+}
+
+LogPosition check_log(const fs::path& log, const LogPosition* end) {
+  const std::string text = whole(log);
+  if (end != nullptr && text.size() < end->bytes) {
+    throw base::Error("{}: {} bytes, and the checkpoint was written behind byte {}", log.string(),
+                      text.size(), end->bytes);
+  }
+  const std::size_t stop = end != nullptr ? end->bytes : text.size();
+  LogPosition at;
+  while (at.bytes < stop) {
+    const std::string where = fmt::format("{} line {}", log.string(), at.lines + 1);
+    const std::size_t newline = text.find('\n', at.bytes);
+    if (newline == std::string::npos) throw base::Error("{}: has no end", where);
+    const std::string line = text.substr(at.bytes, newline - at.bytes);
+    const std::string prev = prev_of(line, where);
+    if (prev != at.head) {
+      throw base::Error("{}: \"prev\" is {}, the line before has SHA-256 {}", where, prev, at.head);
+    }
+    at = {at.lines + 1, newline + 1, base::sha256_hex(line)};
+  }
+  if (end != nullptr && !(at == *end)) {
+    throw base::Error("{}: {} lines, {} bytes, SHA-256 {}; the checkpoint wants {}, {}, {}",
+                      log.string(), at.lines, at.bytes, at.head, end->lines, end->bytes, end->head);
+  }
+  return at;
+}
+
+}  // namespace engine::train

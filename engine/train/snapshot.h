@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/model/adapter_set.h"
+#include "engine/store/durable.h"
+#include "engine/train/moments.h"
+#include "engine/train/record.h"
+#include "engine/train/settings.h"
+
+namespace engine::train {
+
+// What a run is about, by content: it may not change from one resume to the next.
+struct Identity {
+  std::string config_sha256;           // of config.json's bytes
+  std::string weights_sha256;          // of what the shards' headers say (see weights_digest)
+  std::string data_sha256;             // of the ids, sequence by sequence
+  std::string preregistration_sha256;  // empty: none
+};
+
+// state.json: everything that a run needs besides the adapter and its moments to go on as if it had
+// never stopped.
+struct SnapshotState {
+  std::string run_id;
+  Identity identity;
+  SettingTexts settings;     // the seed and the schedule are among them
+  std::int64_t step = 0;     // steps taken, which is AdamW's t as well
+  std::int64_t cursor = 0;   // sequences taken, the skipped ones among them
+  std::int64_t skipped = 0;  // sequences without a trained target so far
+  LogPosition log;           // behind this checkpoint's own line
+};
+
+struct SnapshotDigests {
+  std::string adapter;
+  std::string moments;
+};
+
+// The native adapter file of a set: values, r, alpha and targets.
+void write_adapter(const std::filesystem::path& path, const model::AdapterSet& adapters);
+
+// RUN/checkpoints/step_NNNNN (more digits where needed) with adapter.safetensors,
+// moments.safetensors and state.json, in two halves because the log line of a checkpoint carries
+// the digests and state.json the digest of that line. It appears, complete and on the disk, in
+// publish(); killed before, it is a folder with the ending .tmp, which the next one clears away.
+class SnapshotWriter {
+ public:
+  SnapshotWriter(const std::filesystem::path& run, std::int64_t step);
+
+  // Errors    Error naming the file and the disk's reason; older checkpoints are untouched
+  SnapshotDigests write_tensors(const model::AdapterSet& adapters, const Moments& moments);
+  // A folder that stands in the way, because find_newest refused it, is renamed to end in .damaged.
+  void publish(const SnapshotState& state);
+
+ private:
+  std::filesystem::path final_;
+  store::TemporaryFolder folder_;
+  SnapshotDigests digests_;
+};
+
+// Removes all but the newest `keep` checkpoints, and what a kill left half written or half removed.
+void prune_snapshots(const std::filesystem::path& run, std::int64_t keep);
+
+// The newest checkpoint whose three files are whole: state.json's digest of itself and its digests
+// of the other two hold. A newer one that is not whole is passed over, its reason reported: going
+// on from the one before it gives the same bits, since a resume repeats what was lost.
+struct Snapshot {
+  std::filesystem::path folder;
+  SnapshotState state;
+};
+struct FoundSnapshot {
+  std::optional<Snapshot> newest;
+  std::vector<std::string> refused;  // "step_00010: why", newest first
+};
+FoundSnapshot find_newest(const std::filesystem::path& run);
+
+// Errors    Error naming the first tensor that is missing or of another shape, or their number
+void load_tensors(const std::filesystem::path& snapshot, const model::AdapterSet& adapters,
+                  const Moments& moments);
+
+// Bytes of a checkpoint's three files, at most.
+std::uint64_t snapshot_bytes(const model::AdapterSet& adapters);
+
+}  // namespace engine::train
