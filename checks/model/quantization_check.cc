@@ -70,8 +70,10 @@ TEST(QuantizationCheck, PlantedFaults) {
   for (const char* pointer :
        {"/quantization_config/group_size", "/text_config/quantization_config/group_size",
         "/text_config/quantization_config/config_groups/group_0/group_size",
+        "/text_config/quantization_config/more/0/group_size",
         "/text_config/quantization_config/config_groups/group_7/weights/group_size"}) {
     json config = released_config();
+    config["text_config"]["quantization_config"]["more"] = json::array({json::object()});
     config[json::json_pointer(pointer)] = 32;
     EXPECT_EQ(refusal(config), "") << pointer;
     config[json::json_pointer(pointer)] = 16;

@@ -38,8 +38,7 @@ class LayoutCheck {
     if (!config_.quantization_stated) {
       report(Severity::kNote, nullptr, "",
              "no quantization_config: that the experts are MXFP4 is taken from the names "
-             "weight_packed "
-             "and weight_scale");
+             "weight_packed and weight_scale");
     }
     return std::move(findings_);
   }

@@ -27,21 +27,21 @@ class ConfigSource {
 
   // Errors    Error if the text is not one JSON object, nests too deeply, or has a key twice
   ConfigSource(const std::string& text, std::string where);
+  ConfigSource(const ConfigSource&) = delete;
+  ConfigSource& operator=(const ConfigSource&) = delete;
 
-  // Errors    Error if missing, not an integer (128.0, "128" and true are none), or outside [low,
-  // high]
+  // Errors    Error if missing, no integer (128.0, "128", true are none), or outside [low, high]
   std::int64_t integer(const Field& field, std::int64_t low, std::int64_t high) const;
   // Errors    Error if missing, not a number, or outside float32's range
   float number(const Field& field) const;
   float positive(const Field& field) const;
   // Errors    Error if present and neither true nor false
   bool flag_or(const Field& field, bool otherwise) const;
-  // Errors    Error if present and not a list of integers in [low, high], each once
+  // Errors    Error if present and not a list of integers in [1, high], each once
   std::optional<std::vector<std::int64_t>> layers(const Field& field, std::int64_t high) const;
 
   // Errors    Error if the field is present, in whatever block, with another value than the one
-  // that
-  //           this program computes
+  //           that this program computes
   void require_if_present(std::string_view name, const Json& only) const;
 
   // Every block of that name, with its path: root and text_config.
@@ -61,9 +61,9 @@ class ConfigSource {
 
   std::string where_;
   Json root_;
-  std::vector<std::pair<std::string, const Json*>>
-      text_blocks_;  // ("", root), ("text_config.", ...)
-  std::vector<std::pair<std::string, const Json*>> linear_blocks_;  // their linear_attn_config
+  // Prefix of the names in it, and the block: the root and text_config; their linear_attn_config.
+  std::vector<std::pair<std::string, const Json*>> text_blocks_;
+  std::vector<std::pair<std::string, const Json*>> linear_blocks_;
 };
 
 // The facts of a compressed-tensors block that must hold for its experts to be MXFP4 as

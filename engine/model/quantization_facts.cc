@@ -61,6 +61,10 @@ void check_quantization(const Json& block, const std::string& path, const std::s
       }
     } else if (value.is_object()) {
       check_quantization(value, below, where);
+    } else if (value.is_array()) {
+      for (const Json& entry : value) {
+        if (entry.is_object()) check_quantization(entry, below, where);
+      }
     }
   }
 }

@@ -29,8 +29,7 @@ struct ReadSettings {
 class File {
  public:
   // Errors    Error naming the path: not there, a dangling link (and where it points), not a
-  // regular
-  //           file (a FIFO is refused without waiting for its writer), no permission
+  //           regular file (a FIFO is refused without waiting for its writer), no permission
   explicit File(const std::filesystem::path& path, const ReadSettings& settings = {});
   ~File();
   File(File&& other) noexcept;
@@ -38,9 +37,10 @@ class File {
 
   // Exactly out.size() bytes from `offset`, however many system calls that takes. When the device
   // answers EIO, ENODEV or ENXIO, the file is opened again by its path, and read on only if it is
-  // the same file (size, modification time and inode). Errors    Error "short read at offset o, got
-  // g of n", or the system's reason, or that another file
-  //           stands in its place, or a range that no file can hold
+  // the same file (size, modification time and inode).
+  //
+  // Errors    Error "short read at offset o, got g of n", or the system's reason, or that another
+  //           file stands in its place, or a range that no file can hold
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 
   // As it was when opened.

@@ -44,11 +44,8 @@ class IndexSax : public nlohmann::json_sax<json> {
     return other('"' + shortened(value) + '"');
   }
   bool start_object(std::size_t) override {
-    if (depth_ >= 2 || (depth_ == 1 && part_ != "weight_map")) {
-      if (depth_ >= 2) other("an object");
-    } else if (depth_ == 1) {
-      has_map_ = true;
-    }
+    if (depth_ == 1 && part_ == "weight_map") has_map_ = true;
+    if (depth_ >= 2) other("an object");
     ++depth_;
     return true;
   }

@@ -54,8 +54,7 @@ class ShardReader {
   // SHA-256 of a shard's length field and header.
   const std::string& header_sha256(std::int32_t shard) const;
 
-  // Errors    Error naming the tensor if there is none of that name, or if its dtype is a foreign
-  // one
+  // Errors    Error naming the tensor if there is none of that name or its dtype is a foreign one
   const TensorEntry& find(std::string_view name) const;
   // Nothing if there is none of that name; foreign dtypes are returned.
   const TensorEntry* find_if_any(std::string_view name) const;

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <numeric>
 #include <system_error>
 
