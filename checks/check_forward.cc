@@ -85,6 +85,15 @@ class Report {
       fmt::print("logits: error over allowed {:.2e}, {} argmax differ{}\n", table.logits_worst,
                  table.argmax_differs, table.logits_hold ? "" : "  DOES NOT HOLD");
     }
+    // What the reference does not have was not compared, and is no pass.
+    if (table.argmax_differs < 0) tally.skip(title + ": the reference has no logits");
+    std::size_t unrouted = 0;
+    for (const LayerRow& row : table.free_running) {
+      unrouted += row.smallest_gap && !row.compared_routing ? 1 : 0;
+    }
+    if (unrouted > 0) {
+      tally.skip(fmt::format("{}: the reference has no routing of {} layers", title, unrouted));
+    }
     fmt::print("verdict: {}\n", all ? "agrees" : "DOES NOT AGREE");
   }
 

@@ -211,24 +211,17 @@ ForwardTable compare_forward(Engine& engine, const std::filesystem::path& model,
   ForwardTable table;
   const NamedTensor embedding{{batch.size(), config.hidden}, widen(run.trace.values.at("embed"))};
   std::vector<std::vector<float>> bank;
-  bool bank_is_known = true;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     const NamedTensor* want = find(reference, fmt::format("h_layer_{:03}", layer));
-    const NamedTensor* given = entering(reference, layer, embedding);
-    if (want != nullptr) {
-      table.free_running.push_back(free_running_row(engine, run.trace, layer, *want, reference));
+    if (want == nullptr) {
+      throw std::runtime_error(fmt::format("{}: has no h_layer_{:03}; the model has {} layers",
+                                           reference.name, layer, config.layers));
     }
-    if (want != nullptr && given != nullptr && bank_is_known) {
-      table.layer_by_layer.push_back(
-          one_layer_row(engine, checkpoint, batch, layer, bank, given->f32(), *want));
-    }
-    if (config.is_boundary(layer)) {
-      bank_is_known = bank_is_known && given != nullptr;
-      if (bank_is_known) bank.push_back(given->f32());
-    }
-  }
-  if (table.free_running.empty()) {
-    throw std::runtime_error(reference.name + ": has no h_layer_NNN of this model");
+    const std::vector<float> given = entering(reference, layer, embedding)->f32();
+    table.free_running.push_back(free_running_row(engine, run.trace, layer, *want, reference));
+    table.layer_by_layer.push_back(
+        one_layer_row(engine, checkpoint, batch, layer, bank, given, *want));
+    if (config.is_boundary(layer)) bank.push_back(given);
   }
   if (const NamedTensor* logits = find(reference, "logits")) {
     compare_logits(run, *logits, batch.size(), table);

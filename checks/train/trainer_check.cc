@@ -272,6 +272,20 @@ TEST(Trainer, RunIdIsAFunctionOfSettingsModelDataAndName) {
   EXPECT_THAT(id([](Job& j) { j.name = "first"; }), testing::StartsWith("first-"));
 }
 
+TEST(Trainer, AnUpdateThatLeavesFloat32IsNeverSaved) {
+  const ScratchFolder folder;
+  Job job = toy_job(folder.path() / "run");
+  job.settings.schedule.peak = 1e300;
+  EXPECT_THAT(why_refused([&] { run_toy(job); }),
+              testing::AllOf(HasSubstr("step 1"), HasSubstr("not saved"), HasSubstr("lora_")));
+  EXPECT_FALSE(fs::exists(job.run / "adapter.safetensors"));
+  Job small = toy_job(folder.path() / "other");
+  small.settings.adamw.eps = 1e-46;  // zero as float32
+  EXPECT_THAT(why_refused([&] { run_toy(small); }),
+              testing::AllOf(HasSubstr("eps"), HasSubstr("2^-126")));
+  EXPECT_FALSE(fs::exists(small.run));
+}
+
 TEST(Trainer, PlantedFaults) {
   const Job job = short_and_long("/nowhere/run");
   const std::vector<Batch> apart{alone(job, 0), alone(job, 1)};

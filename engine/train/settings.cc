@@ -89,6 +89,9 @@ void require_valid(const Settings& settings) {
   below_one("beta1", settings.adamw.beta1);
   below_one("beta2", settings.adamw.beta2);
   positive("eps", settings.adamw.eps);
+  // As float32 a smaller one is zero or nearly so, and with no gradient yet the update is 0 / 0.
+  require(settings.adamw.eps >= 0x1p-126, "eps", settings.adamw.eps,
+          "at least 2^-126, the smallest normal float32");
   not_negative("weight-decay", settings.adamw.weight_decay);
   positive("clip", settings.adamw.clip);
   at_least_one("rank", settings.adapter.rank);

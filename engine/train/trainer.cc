@@ -20,6 +20,17 @@ model::Batch batch_of(const std::vector<data::Sequence>& sequences,
   return {std::move(joined.tokens), std::move(joined.targets), std::move(joined.borders)};
 }
 
+// An update that leaves float32 is never saved: the last checkpoint stays what a resume goes on from.
+void require_finite(std::int64_t step, const model::AdapterSet& adapters) {
+  for (const model::AdapterTensor& tensor : adapters.tensors()) {
+    for (std::size_t i = 0; i < tensor.values.size(); ++i) {
+      if (std::isfinite(tensor.values[i])) continue;
+      throw base::Error("step {}: the update made element {} of {} {}; it is not saved", step, i,
+                        tensor.name, tensor.values[i]);
+    }
+  }
+}
+
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
   if (!fs::exists(folder)) return 0;
@@ -258,6 +269,7 @@ void Trainer::take_step(std::int64_t step) {
   const double rate = learning_rate(settings.schedule, step);
   clock_.tick();
   adamw_update(moments_.tensors(), settings.adamw, rate, norm.scale, clock_);
+  require_finite(step, adapters_);
   step_ = step;
   log(step, "step_end",
       JsonLine()
