@@ -30,6 +30,7 @@ train=("$lazylora" train --model "$out/model" --ids "$out/ids" --rank 4 --alpha 
 
 refuses "no command is bad usage" 2 "subcommand" "$lazylora"
 refuses "an unknown flag is bad usage" 2 "--colour" "${forward[@]}" "$out/ids" --colour
+refuses "an adapter that is the empty string is not no adapter" 2 "--adapter" "${forward[@]}" "$out/ids" --adapter ""
 refuses "a missing model is named" 1 "$out/nowhere" "$lazylora" forward --model "$out/nowhere" --ids "$out/ids"
 refuses "a missing ids file is named" 1 "$out/nothing" "${forward[@]}" "$out/nothing"
 refuses "an id outside the vocabulary is named" 1 "512" "${forward[@]}" "$out/outside"

@@ -158,6 +158,15 @@ TEST_F(ShardsCommand, ReferenceCheckpoints) {
   EXPECT_THAT(outcome.out, HasSubstr("note: " + tool.string() + ": no quantization_config"));
 }
 
+// Least of all over the model's own configuration.
+TEST_F(ShardsCommand, DigestsAreNotWrittenOverAnything) {
+  const std::string config = (std::filesystem::path(model_) / "config.json").string();
+  const std::string before = checks::read_bytes(config);
+  EXPECT_THAT(shards({model_, "--write-digests", config}).error,
+              AllOf(HasSubstr(config), HasSubstr("there already")));
+  EXPECT_EQ(checks::read_bytes(config), before);
+}
+
 // One byte of each kind of tensor changed: the manifest knows every one of them by name.
 TEST_F(ShardsCommand, PlantedFaults) {
   const std::string manifest = (folder_ / "digests.json").string();

@@ -21,15 +21,21 @@ constexpr std::uint64_t kGrowthBytes = 24'000'000;
 
 }  // namespace
 
+std::string refuse_empty(const std::string& value) { return value.empty() ? "is empty" : ""; }
+
 void add_machine_options(CLI::App& command, MachineOptions& options) {
   command.add_option("--threads", options.threads, "threads to compute with (0: all processors)")
       ->check(CLI::NonNegativeNumber);
-  command.add_option("--ram", options.ram,
-                     "memory budget: B, KB ... GB, KiB ... GiB (default: half of what there is)");
+  command
+      .add_option("--ram", options.ram,
+                  "memory budget: B, KB ... GB, KiB ... GiB (default: half of what there is)")
+      ->check(refuse_empty);
   command.add_option("--isa", options.instruction_set,
                      "instruction set: scalar, avx2 or avx512 (default: the widest; same results)");
-  command.add_option("--scratch", options.scratch,
-                     "folder for activations on disk (default: $TMPDIR, else /tmp)");
+  command
+      .add_option("--scratch", options.scratch,
+                  "folder for activations on disk (default: $TMPDIR, else /tmp)")
+      ->check(refuse_empty);
 }
 
 void apply_machine_options(const MachineOptions& options) {

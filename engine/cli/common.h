@@ -20,6 +20,9 @@ struct MachineOptions {
   std::string scratch;          // empty: $TMPDIR, else /tmp
 };
 
+// For CLI11's check(): an empty value is a shell variable that was not set, not a wish for the default.
+std::string refuse_empty(const std::string& value);
+
 void add_machine_options(CLI::App& command, MachineOptions& options);
 
 // Threads and instruction set take effect; refuses a process that flushes subnormals to zero.

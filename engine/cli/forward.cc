@@ -179,9 +179,12 @@ void add_forward_command(CLI::App& app) {
   command.add_option("--model", options->model, "checkpoint folder")->required();
   command.add_option("--ids", options->ids, "file of token ids, comma- or space-separated")
       ->required();
-  command.add_option("--adapter", options->adapter, "adapter file, or a folder that holds one");
-  command.add_option("--dump", options->dump,
-                     "write every layer's values to an HDF5 file (.h5) or a folder of raw files");
+  command.add_option("--adapter", options->adapter, "adapter file, or a folder that holds one")
+      ->check(refuse_empty);
+  command
+      .add_option("--dump", options->dump,
+                  "write every layer's values to an HDF5 file (.h5) or a folder of raw files")
+      ->check(refuse_empty);
   command.add_flag("--json", options->json, "print one JSON object");
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");
   add_machine_options(command, options->machine);

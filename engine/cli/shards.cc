@@ -127,6 +127,10 @@ void read_contents(const ShardsOptions& options, const store::ShardReader& reade
   }
   if (!options.digests.empty()) verify(options, reader, report);
   if (!options.write_digests.empty()) {
+    if (std::filesystem::exists(options.write_digests)) {
+      throw base::Error("{}: is there already; digests are not written over it",
+                        options.write_digests);
+    }
     PassProgress progress(report.tensor_bytes);
     store::write_digests(options.write_digests, reader, report.config->sha256,
                          [&](std::uint64_t bytes) { progress.add(bytes); });

@@ -167,7 +167,7 @@ void add_train_command(CLI::App& app) {
   const auto given = std::make_shared<TrainArguments>();
   command->add_option("--model", given->model, "checkpoint folder")->required();
   command->add_option("--ids", given->ids, "files of token ids, one sequence each")->required();
-  command->add_option("--out", given->out, "run folder")->required();
+  command->add_option("--out", given->out, "run folder")->required()->check(refuse_empty);
   train::visit_settings(given->settings, [&](const char* name, auto& member, const char* what) {
     const std::string flag = fmt::format("--{}", name);
     if constexpr (std::is_same_v<decltype(member), bool&>) {
