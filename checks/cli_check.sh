@@ -36,14 +36,125 @@ refuses "a missing ids file is named" 1 "$out/nothing" "${forward[@]}" "$out/not
 refuses "an id outside the vocabulary is named" 1 "512" "${forward[@]}" "$out/outside"
 refuses "a word among the ids is named" 1 "three" "${forward[@]}" "$out/words"
 refuses "an empty ids file is refused" 1 "$out/empty" "${forward[@]}" "$out/empty"
-refuses "a size without a number is refused" 1 "much" "${forward[@]}" "$out/ids" --ram much
+refuses "a size without a number is bad usage" 2 "much" "${forward[@]}" "$out/ids" --ram much
+refuses "a size in hex is bad usage" 2 "0x10" "${forward[@]}" "$out/ids" --ram 0x10MB
 refuses "a budget that cannot hold names what needs how much" 1 "weights of half a layer" \
   "$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r0" --steps 1 --ram 60MB --rank 400
 [ ! -e "$out/r0" ]
 verdict "and writes nothing" $?
-refuses "an unknown target is named with those there are" 1 "shared_down" "${train[@]}" "$out/r1" --steps 1 --targets q,o
+refuses "an unknown target is named with those there are" 2 "shared_down" "${train[@]}" "$out/r1" --steps 1 --targets q,o
 refuses "an existing model is not overwritten" 1 "$out/model" "$lazylora" make-model "$out/model" --shape tiny --seed 2
 refuses "an unknown shape is bad usage" 2 "huge" "$lazylora" make-model "$out/other" --shape huge --seed 1
+# Numbers: decimal, whole where they must be, in range; never clamped, never octal. The option, the text and
+# the range are named, and nothing is begun.
+while read -r option text range; do
+  refuses "--$option $text is bad usage" 2 "$range" "${train[@]}" "$out/r2" --steps 1 --"$option" "$text"
+  grep -qF -- "--$option is \"$text\"" "$out/stderr"
+  verdict "and names both" $?
+done <<'END'
+seed -1 0 ... 9223372036854775807
+seed 9223372036854775808 0 ... 9223372036854775807
+threads 99999999999999999999 0 ... 1024
+threads 0x2 0 ... 1024
+sequences 100000000 1 ... 1000000
+mask-first 1.0 0 ... 1000000000000
+warmup 1e1 0 ... 1000000000000
+keep 99999999999999999999 1 ... 1000000000000
+checkpoint-every 0 1 ... 1000000000000
+lr nan finite and not negative
+lr 0x1p-9 finite and not negative
+eps inf 2^-126
+beta1 1 below 1
+END
+refuses "more steps than 64 bits hold are bad usage" 2 "99999999999999999999" "${train[@]}" "$out/r2" --steps 99999999999999999999
+refuses "make-model --seed -1 is bad usage" 2 "18446744073709551615" "$lazylora" make-model "$out/other" --seed -1
+refuses "an override without = is bad usage" 2 "NAME=VALUE" "${train[@]}" "$out/r2" --steps 1 --resume --override lr
+refuses "an override of nothing there is is bad usage" 2 "no setting" "${train[@]}" "$out/r2" --steps 1 --resume --override a=1
+refuses "an override twice is bad usage" 2 "twice" "${train[@]}" "$out/r2" --steps 1 --resume --override lr=1 --override lr=2
+refuses "min-lr above lr is bad usage" 2 "min-lr is 1e-05, lr is 1e-06" "${train[@]}" "$out/r2" --steps 1 --lr 1e-6
+refuses "an unknown instruction set is bad usage" 2 "avx512" "${forward[@]}" "$out/ids" --isa sse
+refuses "a name that is no part of a file name is bad usage" 2 "a/b" "${train[@]}" "$out/r2" --steps 1 --name a/b
+refuses "an override of no run disagrees with the files" 1 "no run" "${train[@]}" "$out/r2" --steps 1 --override lr=1e-3
+refuses "a step of a million sequences is more than the budget" 1 "memory budget" "${train[@]}" "$out/r2" --steps 1 --sequences 1000000 --ram 200MB
+for budget in 1KB 20MB 39MB; do
+  refuses "a budget of $budget is refused with what needs how much" 1 "program, libraries" "${train[@]}" "$out/r2" --steps 1 --ram $budget
+  ! grep -q '^run ' "$out/stderr" && grep -q 'weights of half a layer' "$out/stderr" && grep -q '  sum ' "$out/stderr"
+  verdict "in one table, and no run is announced" $?
+done
+refuses "make-model keeps to its budget" 1 "largest tensor" "$lazylora" make-model "$out/other" --ram 1MB
+refuses "and has no option that does nothing" 2 "--scratch" "$lazylora" make-model "$out/other" --scratch /tmp
+[ ! -e "$out/r2" ] && [ ! -e "$out/other" ]
+verdict "none of these wrote anything" $?
+"${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 03 >"$out/stdout" 2>"$out/stderr" && grep -q '"warmup":"3"' "$out/run/log.jsonl"
+verdict "a zero in front is a zero" $?
+grep -q 'content not verified' "$out/stderr" && grep -q '"content_verified": false' "$out/run/manifest.json"
+verdict "a start says that the content was not verified" $?
+grep -q '"e8m0_255_groups":0,"e8m0_255_groups_with_codes":0' "$out/run/log.jsonl" && grep -q '"groups": 0' "$out/run/manifest.json"
+verdict "a fresh run has counted the scale bytes of 255" $?
+
+# What cannot be printed is a failure, whatever it is.
+for arguments in "--help" "--version" "train --help" "shards $out/model" "shards $out/model --json" "make-model $out/full" \
+  "forward --model $out/model --ids $out/ids" "forward --model $out/model --ids $out/ids --json" \
+  "train --model $out/model --ids $out/ids --rank 1 --steps 1 --out $out/full_run"; do
+  # shellcheck disable=SC2086
+  "$lazylora" $arguments >/dev/full 2>"$out/stderr" </dev/null
+  [ $? -eq 1 ] && grep -q 'standard output could not be written' "$out/stderr"
+  verdict "full standard output: ${arguments//$out\//}" $?
+done
+"$lazylora" --version >&- 2>"$out/stderr"
+[ $? -eq 1 ] && grep -q 'standard output' "$out/stderr"
+verdict "closed standard output" $?
+
+# Content: verified against digests before a run, or refused; which manifest, the run says.
+digests=(--digests "$out/digests" --cache "$out/cache")
+"$lazylora" shards "$out/model" --write-digests "$out/digests" >/dev/null 2>&1
+"${train[@]}" "$out/verified" --steps 1 "${digests[@]}" >"$out/stdout" 2>"$out/stderr" && grep -q 'content verified against' "$out/stderr" &&
+  grep -q "\"digests_sha256\": \"$(sha256sum <"$out/digests" | cut -d' ' -f1)\"" "$out/verified/manifest.json"
+verdict "train --digests verifies and records the manifest's own digest" $?
+"${train[@]}" "$out/verified" --steps 1 "${digests[@]}" --resume >"$out/stdout" 2>"$out/stderr" && grep -q 'verified before' "$out/stderr"
+verdict "and --cache remembers it" $?
+cp -r "$out/model" "$out/nan"
+# SHARD OFFSET of a norm's weight, whose first value becomes a NaN.
+read -r shard offset < <(sed -n \
+  's/.*"name": "language_model.model.layers.5.input_layernorm.weight", "shard": "\([^"]*\)", "offset": \([0-9]*\),.*/\1 \2/p' "$out/digests")
+printf '\xc0\x7f' | dd of="$out/nan/$shard" bs=1 seek="$offset" conv=notrunc 2>/dev/null
+refuses "content that differs from its digests begins no run" 1 "SHA-256" \
+  "$lazylora" train --model "$out/nan" --ids "$out/ids" --steps 1 --out "$out/r3" --digests "$out/digests"
+[ ! -e "$out/r3" ]
+verdict "and writes nothing" $?
+refuses "a loss that is not a number is an error" 1 "not finite: loss nan, logits from token 0" "$lazylora" forward --model "$out/nan" --ids "$out/ids"
+refuses "and --dump finds the layer" 1 "first in what enters layer 6, token 0" "$lazylora" forward --model "$out/nan" --ids "$out/ids" --dump "$out/nan_dump"
+echo 7 >"$out/one"
+"${forward[@]}" "$out/one" >"$out/stdout" 2>&1 && grep -q 'loss  *none' "$out/stdout"
+verdict "one token predicts nothing, which is no error" $?
+
+# An adapter goes with the checkpoint it was made for.
+"${forward[@]}" "$out/ids" --adapter "$out/run" >"$out/stdout" 2>"$out/stderr" && [ ! -s "$out/stderr" ]
+verdict "an adapter on its own checkpoint" $?
+"$lazylora" make-model "$out/model2" --seed 2 >/dev/null
+other=("$lazylora" forward --model "$out/model2" --ids "$out/ids" --adapter "$out/run")
+refuses "an adapter for another checkpoint of the same shape is refused" 1 "is for another checkpoint" "${other[@]}"
+"${other[@]}" --foreign-adapter >"$out/stdout" 2>"$out/stderr" && grep -q '^warning: .*another checkpoint' "$out/stderr"
+verdict "or taken with a warning where that is asked for" $?
+
+# Two at once.
+for i in 1 2; do ("$lazylora" make-model "$out/both" --seed 3 >/dev/null 2>&1; echo $? >"$out/both.rc$i") & done
+wait
+[ "$(sort "$out/both.rc1" "$out/both.rc2" | tr '\n' ' ')" = "0 1 " ] && "$lazylora" shards "$out/both" >/dev/null 2>&1 && [ ! -e "$out/both.lock" ]
+verdict "of two make-model into one folder one is refused, the other whole" $?
+
+# A file that cannot grow (bash counts in KiB) is an error with its name, not a death by SIGXFSZ.
+(ulimit -f 60 && exec "${train[@]}" "$out/limit" --steps 2) >"$out/stdout" 2>"$out/stderr"
+[ $? -eq 1 ] && grep -q 'lazylora: step 1.*File too large' "$out/stderr"
+verdict "G8 a disk that is full under a run: exit 1 and a line" $?
+rm "$out/run/timings.jsonl"
+"${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 3 --resume >"$out/stdout" 2>"$out/stderr" && grep -q 'begins anew' "$out/stderr" && [ -e "$out/run/timings.jsonl" ]
+verdict "lost timings do not end a run" $?
+
+size=$(stat -c %s "$out"/model/* | awk '{n += $1} END {printf "%.2f MB", n / 1e6}')
+grep -qF "$size" "$(dirname "$0")/../docs/quickstart.md"
+verdict "docs/quickstart.md says what the tiny model has ($size)" $?
+
 cp -r "$out/model" "$out/a model's copy, ü"
 "$lazylora" forward --model "$out/a model's copy, ü" --ids "$out/ids" --json >"$out/copy.json" 2>/dev/null &&
   "${forward[@]}" "$out/ids" --json | sed 's/"peak_rss_bytes":[0-9]*//' | cmp -s - <(sed 's/"peak_rss_bytes":[0-9]*//' "$out/copy.json")

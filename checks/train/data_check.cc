@@ -54,6 +54,48 @@ TEST(Ids, ErrorsNameFilePositionValueAndVocabulary) {
   EXPECT_THROW(read_ids("/no/such/file", 100), Error);
 }
 
+std::string file_refusal(const std::filesystem::path& path, std::uint64_t budget_bytes) {
+  engine::base::RamBudget budget(budget_bytes);
+  return checks::why_refused([&] { read_ids(path, 100, &budget); });
+}
+
+// Words that a block's end cuts, at every place in the word.
+TEST(Ids, AFileIsReadInBlocksAsIfInOne) {
+  const checks::ScratchFolder folder;
+  for (const std::size_t shift : {0u, 1u, 2u, 3u}) {
+    std::string text(shift, ' ');
+    while (text.size() < 3 * 65536 / 2) text += "12, 7\n";
+    text += "99";
+    checks::write_bytes(folder / "ids", text);
+    const Ids got = read_ids(folder / "ids", 100);
+    EXPECT_EQ(got, parse_ids(text, 100, "x")) << shift;
+    EXPECT_EQ(got.back(), 99);
+    checks::write_bytes(folder / "ids", text + ",100");
+    const std::string where = "byte " + std::to_string(text.size() + 1) + " is 100";
+    EXPECT_THAT(file_refusal(folder / "ids", 1 << 30), testing::HasSubstr(where));
+  }
+}
+
+TEST(Ids, MoreThanTheBudgetHoldsAreNotRead) {
+  using testing::AllOf;
+  using testing::HasSubstr;
+  const checks::ScratchFolder folder;
+  std::string text;
+  while (text.size() < 1'000'000) text += "1 ";
+  checks::write_bytes(folder / "ids", text);
+  EXPECT_THAT(file_refusal(folder / "ids", 200'000),
+              AllOf(HasSubstr("memory budget"), HasSubstr("ids (65536 of 1000000 bytes read)")));
+  EXPECT_EQ(file_refusal(folder / "ids", 500'000 * engine::data::kBytesAnId), "");
+  engine::base::RamBudget budget(1 << 30);
+  EXPECT_EQ(read_ids(folder / "ids", 100, &budget).size(), 500'000u);
+  EXPECT_EQ(budget.used_bytes(), 500'000u * engine::data::kBytesAnId);
+  // A word without end, and what is no file.
+  checks::write_bytes(folder / "word", std::string(1'000'000, '1'));
+  EXPECT_THAT(file_refusal(folder / "word", 1 << 30),
+              AllOf(HasSubstr("id 0 at byte 0"), HasSubstr("not an integer")));
+  EXPECT_THAT(file_refusal(folder.path(), 1 << 30), HasSubstr("directory"));
+}
+
 // The rule, position by position: t is fed id t and predicts id t + 1, unless that id is one of the
 // first `mask_first`.
 bool obeys(const Sequence& s, const Ids& ids, std::int64_t mask_first) {
@@ -124,6 +166,17 @@ TEST(Batching, G10_TextShorterThanASequenceIsRefused) {
   } catch (const Error& error) {
     EXPECT_THAT(error.what(), HasSubstr("0 samples"));
   }
+}
+
+// A hundred million copies are refused before one is made, from the numbers alone.
+TEST(Batching, AStepOfTooManySequencesIsRefusedBeforeItIsPutTogether) {
+  engine::train::Job job = checks::toy_job("/nowhere/run");
+  job.settings.sequences = 1'000'000;
+  const engine::train::OpenRun run = engine::train::open_run(job);
+  const auto never = [](const engine::model::Batch&) { FAIL() << "a batch was made"; };
+  EXPECT_THAT(checks::why_refused([&] { engine::train::require_memory(run, 2'666'000, never); }),
+              testing::AllOf(testing::HasSubstr("1000000 sequences"),
+                             testing::HasSubstr("2666664 tokens")));
 }
 
 TEST(Batching, PlantedFaults) {

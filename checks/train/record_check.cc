@@ -125,6 +125,33 @@ TEST(Record, CutBackKeepsWhatIsAbandoned) {
   EXPECT_EQ(lines_of(folder.path() / "timings.jsonl"), 6);
 }
 
+// Timings are no state: lost, cut or of another run, they begin anew, say so once, and the resume
+// after that finds its place in the new ones.
+TEST(Record, LostTimingsBeginAnew) {
+  for (const char* damage : {"gone", "empty", "short", "other"}) {
+    const ScratchFolder folder;
+    const LogPosition at = write_lines(folder.path(), 1, 3);
+    const std::filesystem::path timings = folder.path() / "timings.jsonl";
+    const std::string text = read_bytes(timings);
+    if (damage == std::string("gone")) std::filesystem::remove(timings);
+    if (damage == std::string("empty")) write_bytes(timings, "");
+    if (damage == std::string("short")) write_bytes(timings, text.substr(0, text.find('\n') + 1));
+    if (damage == std::string("other")) write_bytes(timings, "{}\n{}\n{}\n{}\n");
+    LogPosition later;
+    {
+      Record record(folder.path(), "id", at);
+      EXPECT_NE(record.notice().find("timings.jsonl"), std::string::npos) << damage;
+      record.write(4, "step_end", JsonLine(), timing_now());
+      later = record.position();
+    }
+    EXPECT_EQ(lines_of(timings), 1) << damage;
+    const Record again(folder.path(), "id", later);
+    EXPECT_EQ(again.notice(), "") << damage;
+    EXPECT_EQ(lines_of(timings), 1) << damage;
+    EXPECT_EQ(check_log(folder.path() / "log.jsonl"), later) << damage;
+  }
+}
+
 TEST(Record, HalfALineOfAKilledRunIsAbandoned) {
   const ScratchFolder folder;
   const LogPosition at = write_lines(folder.path(), 1, 3);

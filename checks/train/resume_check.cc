@@ -153,11 +153,11 @@ TEST(Resume, SettingChangedOnResumeIsRefusedNamingBothValues) {
   again = toy_job(run);
   again.resume = true;
   again.sequences[0][2] += 1;
-  EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr("the data"));
+  EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr("not the run's data"));
   again = toy_job(run);
   again.resume = true;
   again.identity.config_sha256[0] = 'e';
-  EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr("config.json"));
+  EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr("not the run's config.json"));
   again = toy_job(run);
   again.resume = true;
   again.name = "other";
@@ -195,8 +195,8 @@ TEST(Resume, BadOverridesAreRefused) {
   EXPECT_THROW(run_toy(toy_job(run), dies_in(5)), Killed);
   for (const auto& [name, text, expected] :
        {std::tuple("learning-rate", "1", "there is no setting"), std::tuple("lr", "fast", "fast"),
-        std::tuple("lr", "1e-3x", "1e-3x"), std::tuple("lr", "nan", "lr is nan"),
-        std::tuple("steps", "0", "steps is 0"), std::tuple("steps", "2", "3 steps taken"),
+        std::tuple("lr", "1e-3x", "1e-3x"), std::tuple("lr", "nan", "lr is \"nan\""),
+        std::tuple("steps", "0", "steps is \"0\""), std::tuple("steps", "2", "3 steps taken"),
         std::tuple("strict", "yes", "strict")}) {
     Job again = toy_job(run);
     again.resume = true;
@@ -240,7 +240,7 @@ TEST(Resume, PlantedFaults) {
       const fs::path place = found.newest->folder;
       fs::remove_all(place);
       engine::train::SnapshotWriter writer(run, 3);
-      writer.write_tensors(adapters, moments);
+      writer.write_tensors(adapters, moments, state.identity);
       writer.publish(state);
     }
     Job again = toy_job(run);

@@ -8,6 +8,7 @@
 
 #include "checks/compare.h"
 #include "checks/train/toy.h"
+#include "engine/adapter/native.h"
 #include "engine/base/error.h"
 #include "engine/base/rng.h"
 #include "engine/base/sha256.h"
@@ -78,7 +79,7 @@ fs::path folder_of(const fs::path& run, int step) {
 void save(const fs::path& run, std::int64_t step) {
   const Trained trained(static_cast<std::uint64_t>(step));
   SnapshotWriter writer(run, step);
-  writer.write_tensors(trained.adapters, trained.moments);
+  writer.write_tensors(trained.adapters, trained.moments, state_at(step).identity);
   writer.publish(state_at(step));
 }
 
@@ -104,7 +105,7 @@ TEST(Snapshot, ComesBackBitForBit) {
   const SnapshotState want = state_at(5);
   EXPECT_EQ(got.run_id, want.run_id);
   EXPECT_EQ(got.identity.config_sha256, "c");
-  EXPECT_EQ(got.identity.weights_sha256, "w");
+  EXPECT_EQ(got.identity.headers_sha256, "w");
   EXPECT_EQ(got.identity.data_sha256, "d");
   EXPECT_EQ(got.settings, want.settings);
   EXPECT_EQ(got.cursor, 10);
@@ -114,6 +115,16 @@ TEST(Snapshot, ComesBackBitForBit) {
   engine::train::load_tensors(found.newest->folder, loaded.adapters, loaded.moments);
   const auto result = same_bits(loaded.all(), Trained(5).all());
   EXPECT_TRUE(result) << result.why;
+}
+
+// What `lazylora forward --adapter` compares: a shape that fits is no sign that the model is the one.
+TEST(Snapshot, AdapterFileSaysForWhichCheckpointItIs) {
+  const ScratchFolder run;
+  save(run.path(), 5);
+  const auto read =
+      engine::adapter::read_native_adapter(folder_of(run.path(), 5) / "adapter.safetensors");
+  EXPECT_THAT(read.more, testing::UnorderedElementsAre(testing::Pair("config_sha256", "c"),
+                                                       testing::Pair("headers_sha256", "w")));
 }
 
 TEST(Snapshot, NewestByNumberNotByName) {
@@ -145,7 +156,7 @@ TEST(Snapshot, GivenUpBeforePublishLeavesNothing) {
   {
     const Trained trained(10);
     SnapshotWriter writer(run.path(), 10);
-    writer.write_tensors(trained.adapters, trained.moments);
+    writer.write_tensors(trained.adapters, trained.moments, state_at(10).identity);
   }
   EXPECT_THAT(names_in(run.path() / "checkpoints"), testing::ElementsAre("step_00005"));
 }

@@ -94,7 +94,7 @@ inline engine::train::Job toy_job(const std::filesystem::path& run) {
   job.sequence_names = {"a", "b", "c"};
   job.sequences = {{1, 2, 3, 4, 5, 6}, {7, 8, 9, 10}, {11, 12, 13}};
   job.identity.config_sha256 = std::string(64, 'c');
-  job.identity.weights_sha256 = std::string(64, 'd');
+  job.identity.headers_sha256 = std::string(64, 'd');
   return job;
 }
 

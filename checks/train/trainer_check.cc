@@ -91,19 +91,6 @@ TEST(Trainer, ExistingRunIsNotOverwritten) {
   EXPECT_THAT(why_refused([&] { run_toy(job); }), HasSubstr("no run"));
 }
 
-TEST(Settings, EveryTextGivesItsValueBack) {
-  engine::train::Settings settings = toy_job("x").settings;
-  settings.adamw.eps = 1.0 / 3e9;
-  settings.strict = true;
-  engine::train::Settings back;
-  const auto texts = engine::train::texts_of(settings);
-  EXPECT_EQ(texts.size(), 18u);
-  for (const auto& [name, text] : texts) engine::train::set(back, name, text);
-  EXPECT_EQ(engine::train::texts_of(back), texts);
-  EXPECT_EQ(back.adamw.eps, settings.adamw.eps);
-  EXPECT_EQ(back.adapter.targets, settings.adapter.targets);
-}
-
 Job short_and_long(const fs::path& run) {
   Job job = toy_job(run);
   job.sequence_names = {"short", "long", "other"};
@@ -230,7 +217,7 @@ TEST(Trainer, BudgetThatCannotHoldIsRefusedBeforeTheRunFolderIsThere) {
   const auto second_does_not_fit = [](const Batch& batch) {
     if (batch.size() == 3) throw Error("budget: the second sequence does not fit");
   };
-  EXPECT_THAT(why_refused([&] { engine::train::require_memory(open, second_does_not_fit); }),
+  EXPECT_THAT(why_refused([&] { engine::train::require_memory(open, 1000, second_does_not_fit); }),
               HasSubstr("does not fit"));
   EXPECT_FALSE(fs::exists(run));
   const auto& settings = open.job.settings.adapter;
@@ -268,7 +255,7 @@ TEST(Trainer, RunIdIsAFunctionOfSettingsModelDataAndName) {
   EXPECT_EQ(id([](Job& j) { j.start.threads = 8; }), plain);
   EXPECT_NE(id([](Job& j) { j.settings.adamw.eps *= 2; }), plain);
   EXPECT_NE(id([](Job& j) { j.sequences[1][0] = 0; }), plain);
-  EXPECT_NE(id([](Job& j) { j.identity.weights_sha256[5] = '0'; }), plain);
+  EXPECT_NE(id([](Job& j) { j.identity.headers_sha256[5] = '0'; }), plain);
   EXPECT_THAT(id([](Job& j) { j.name = "first"; }), testing::StartsWith("first-"));
 }
 

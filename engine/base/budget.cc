@@ -7,7 +7,10 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
-#include <sstream>
+#include <optional>
+#include <string_view>
+
+#include "engine/base/decimal.h"
 
 namespace engine::base {
 
@@ -25,9 +28,21 @@ void RamBudget::charge(const std::string& name, std::uint64_t bytes) {
                 format_bytes(bytes), format_bytes(free_bytes()), format_bytes(limit_bytes_),
                 table());
   }
+  hold(name, bytes);
+}
+
+void RamBudget::hold(const std::string& name, std::uint64_t bytes) {
   used_bytes_ += bytes;
   peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   held_[name] += bytes;
+}
+
+void RamBudget::refuse_allocation(const std::string& name, std::uint64_t bytes) {
+  release(name, bytes);
+  throw Error(
+      "memory: {} wants {}, which the budget of {} allows and the machine has not; held "
+      "now:\n{}",
+      name, format_bytes(bytes), format_bytes(limit_bytes_), table());
 }
 
 void RamBudget::release(const std::string& name, std::uint64_t bytes) noexcept {
@@ -38,17 +53,16 @@ void RamBudget::release(const std::string& name, std::uint64_t bytes) noexcept {
 }
 
 std::uint64_t parse_bytes(const std::string& text) {
-  std::size_t used = 0;
-  double number = 0.0;
-  try {
-    number = std::stod(text, &used);
-  } catch (const std::exception&) {
+  // The unit is the letters at the end, so that the e of an exponent stays with the number.
+  std::size_t unit_at = text.size();
+  while (unit_at > 0 && std::isalpha(static_cast<unsigned char>(text[unit_at - 1]))) --unit_at;
+  const std::string unit = text.substr(unit_at);
+  std::string_view digits = std::string_view(text).substr(0, unit_at);
+  digits = digits.substr(0, digits.find_last_not_of(' ') + 1);
+  const std::optional<double> number = parse_decimal<double>(digits);
+  if (!number) {
     throw Error("size \"{}\": not a number with an optional unit (B KB MB GB KiB MiB GiB)", text);
   }
-  std::string unit = text.substr(used);
-  unit.erase(
-      std::remove_if(unit.begin(), unit.end(), [](unsigned char c) { return std::isspace(c); }),
-      unit.end());
   const std::map<std::string, double> units = {
       {"", 1.0},    {"B", 1.0},      {"KB", 1e3},        {"MB", 1e6},     {"GB", 1e9},
       {"TB", 1e12}, {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 0x1p30}, {"TiB", 0x1p40},
@@ -57,8 +71,9 @@ std::uint64_t parse_bytes(const std::string& text) {
   if (factor == units.end()) {
     throw Error("size \"{}\": unknown unit \"{}\" (B KB MB GB TB KiB MiB GiB TiB)", text, unit);
   }
-  const double bytes = number * factor->second;
-  if (!(bytes >= 0.0 && bytes < 0x1p63)) throw Error("size \"{}\": out of range", text);
+  const double bytes = *number * factor->second;
+  if (!(bytes >= 0.0 && bytes < 0x1p63))
+    throw Error("size \"{}\": must be in 0 ... 2^63 - 1 bytes", text);
   return static_cast<std::uint64_t>(bytes);
 }
 

@@ -57,29 +57,35 @@ class RamBudget {
   RamBudget(const RamBudget&) = delete;
   RamBudget& operator=(const RamBudget&) = delete;
 
-  // Errors    Error with the table of what holds how much, if `count` more T do not fit
+  // Errors    Error with the table of what holds how much, if `count` more T do not fit in the budget
+  //           or, within it, in the machine
   template <class T>
   Buffer<T> take(const std::string& name, std::int64_t count) {
     Buffer<T> buffer;
     const std::uint64_t bytes = static_cast<std::uint64_t>(count) * sizeof(T);
     charge(name, bytes);
     if (bytes == 0) return buffer;
+    void* const memory = ::operator new (bytes, std::align_val_t{4096}, std::nothrow);
+    if (memory == nullptr) refuse_allocation(name, bytes);
     buffer.budget_ = this;
     buffer.name_ = name;
     buffer.count_ = static_cast<std::size_t>(count);
-    buffer.data_ = static_cast<T*>(::operator new (bytes, std::align_val_t{4096}));
-    std::memset(static_cast<void*>(buffer.data_), 0, bytes);
+    buffer.data_ = static_cast<T*>(memory);
+    std::memset(memory, 0, bytes);
     return buffer;
   }
 
-  // Charges for good what is not a buffer: code, libraries, stacks, the tensor index.
-  // Errors    as take
-  void reserve(const std::string& name, std::uint64_t bytes) { charge(name, bytes); }
+  // Charges for good what is not a buffer and is there already, whether it fits or not: code,
+  // libraries, stacks, the tensor index. Never refuses: the plan that follows finds nothing free and
+  // says, in one table, what all of it needs.
+  void reserve(const std::string& name, std::uint64_t bytes) { hold(name, bytes); }
 
   std::uint64_t limit_bytes() const { return limit_bytes_; }
   std::uint64_t used_bytes() const { return used_bytes_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
-  std::uint64_t free_bytes() const { return limit_bytes_ - used_bytes_; }
+  std::uint64_t free_bytes() const {
+    return limit_bytes_ > used_bytes_ ? limit_bytes_ - used_bytes_ : 0;
+  }
   // One line a name: bytes held now.
   std::string table() const;
 
@@ -87,6 +93,8 @@ class RamBudget {
   template <class T>
   friend class Buffer;
   void charge(const std::string& name, std::uint64_t bytes);
+  void hold(const std::string& name, std::uint64_t bytes);
+  [[noreturn]] void refuse_allocation(const std::string& name, std::uint64_t bytes);
   void release(const std::string& name, std::uint64_t bytes) noexcept;
 
   std::uint64_t limit_bytes_;

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <system_error>
 
 #include "engine/adapter/native.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/parallel.h"
 #include "engine/ops/kernels.h"
+#include "engine/train/manifest.h"
 
 namespace engine::cli {
 namespace {
@@ -18,20 +20,48 @@ using base::Error;
 // What a process still grows by after the model is open: thread stacks, library heaps, pages of
 // code that were not touched yet.
 constexpr std::uint64_t kGrowthBytes = 24'000'000;
+// More than any machine this runs on has; far more would not start.
+constexpr int kMostThreads = 1024;
 
 }  // namespace
 
+void as_usage(const std::function<void()>& check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    throw CLI::ValidationError(error.what());
+  }
+}
+
 std::string refuse_empty(const std::string& value) { return value.empty() ? "is empty" : ""; }
 
-void add_machine_options(CLI::App& command, MachineOptions& options) {
-  command.add_option("--threads", options.threads, "threads to compute with (0: all processors)")
-      ->check(CLI::NonNegativeNumber);
+void add_threads_option(CLI::App& command, MachineOptions& options) {
+  add_whole_number(command, "--threads", options.threads, 0, kMostThreads,
+                   "threads to compute with (0: all processors)");
+}
+
+void add_ram_option(CLI::App& command, MachineOptions& options) {
   command
       .add_option("--ram", options.ram,
                   "memory budget: B, KB ... GB, KiB ... GiB (default: half of what there is)")
-      ->check(refuse_empty);
-  command.add_option("--isa", options.instruction_set,
-                     "instruction set: scalar, avx2 or avx512 (default: the widest; same results)");
+      ->check(refuse_empty)
+      ->check([](const std::string& text) -> std::string {
+        try {
+          base::parse_bytes(text);
+        } catch (const Error& error) {
+          return error.what();
+        }
+        return "";
+      });
+}
+
+void add_machine_options(CLI::App& command, MachineOptions& options) {
+  add_threads_option(command, options);
+  add_ram_option(command, options);
+  command
+      .add_option("--isa", options.instruction_set,
+                  "instruction set: scalar, avx2 or avx512 (default: the widest; same results)")
+      ->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
   command
       .add_option("--scratch", options.scratch,
                   "folder for activations on disk (default: $TMPDIR, else /tmp)")
@@ -62,24 +92,62 @@ std::filesystem::path scratch_folder(const MachineOptions& options) {
   return temporary != nullptr ? temporary : "/tmp";
 }
 
+void reserve_process(base::RamBudget& budget) {
+  budget.reserve("program, libraries, tensor index", base::rss_bytes() + kGrowthBytes);
+}
+
 OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& options,
                      bool strict) {
   OpenModel open;
   open.budget = std::make_unique<base::RamBudget>(ram_bytes(options));
   open.model = std::make_unique<model::Model>(folder, *open.budget,
                                               model::ModelOptions{scratch_folder(options), strict});
-  open.budget->reserve("program, libraries, tensor index", base::rss_bytes() + kGrowthBytes);
+  reserve_process(*open.budget);
   return open;
 }
 
+namespace {
+
+void require_same_model(const std::string& file, const adapter::NativeAdapter& read,
+                        const train::Identity& model, bool foreign, std::string& warning) {
+  for (const auto& [key, now] : {std::pair("config_sha256", model.config_sha256),
+                                 std::pair("headers_sha256", model.headers_sha256)}) {
+    const auto found = read.more.find(key);
+    if (found == read.more.end()) {
+      warning = fmt::format("{}: says nothing of the checkpoint it is for (no {})", file, key);
+      return;
+    }
+    if (found->second == now) continue;
+    const std::string why =
+        fmt::format("{}: is for another checkpoint: its {} is {}, here it is {}", file, key,
+                    found->second, now);
+    if (!foreign) throw Error("{} (--foreign-adapter takes it all the same)", why);
+    warning = why;
+    return;
+  }
+}
+
+}  // namespace
+
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
-                                                const model::Config& config,
-                                                base::RamBudget& budget) {
+                                                const model::Model& model, bool foreign,
+                                                base::RamBudget& budget, std::string& warning) {
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "adapter.safetensors" : path;
+  // Its values are in memory twice for a moment: as read, and in the set.
+  std::error_code unknown;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, unknown);
+  if (!unknown && bytes > budget.limit_bytes()) {
+    throw Error("memory budget: {} has {}, {} are given; held now:\n{}", file.string(),
+                base::format_bytes(bytes), base::format_bytes(budget.limit_bytes()),
+                budget.table());
+  }
   const adapter::NativeAdapter read = adapter::read_native_adapter(file);
+  require_same_model(file.string(), read,
+                     {model.config().sha256, train::headers_digest(model.shards()), {}, {}},
+                     foreign, warning);
   auto set = std::make_unique<model::AdapterSet>(
-      config, model::AdapterSettings{read.rank, read.alpha, read.targets}, budget);
+      model.config(), model::AdapterSettings{read.rank, read.alpha, read.targets}, budget);
   for (const model::AdapterTensor& tensor : set->tensors()) {
     const adapter::NativeTensor* found = read.find(tensor.name);
     if (found == nullptr) throw Error("{}: there is no tensor {}", file.string(), tensor.name);

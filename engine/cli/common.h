@@ -1,12 +1,17 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "engine/base/budget.h"
+#include "engine/base/decimal.h"
 #include "engine/model/adapter_set.h"
 #include "engine/model/model.h"
 
@@ -20,10 +25,40 @@ struct MachineOptions {
   std::string scratch;          // empty: $TMPDIR, else /tmp
 };
 
+// Exit codes: 2 for what is wrong whatever the files and the machine are (CLI::ParseError), 1 for
+// what disagrees with them (any other exception), 0 for what holds.
+inline constexpr const char* kExitCodes =
+    "Exit codes: 0 it holds or is done; 1 it does not hold, or files, machine or budget do not "
+    "allow it; 2 bad usage: an option or a value that is wrong whatever the files are.";
+
+// Runs `check`; an Error that it throws is one of usage.
+void as_usage(const std::function<void()>& check);
+
 // For CLI11's check(): an empty value is a shell variable that was not set, not a wish for the default.
 std::string refuse_empty(const std::string& value);
 
+// An option that takes a whole number, decimal and nothing else. The library's own conversion would
+// clamp what does not fit, and read 010 as eight.
+template <class Whole>
+CLI::Option* add_whole_number(CLI::App& command, const std::string& flag, Whole& member,
+                              Whole least, Whole most, const std::string& what) {
+  const auto take = [flag, &member, least, most](const std::string& text) {
+    const std::optional<Whole> number = base::parse_decimal<Whole>(text);
+    if (!number || *number < least || *number > most) {
+      throw CLI::ValidationError(fmt::format(
+          "{} is \"{}\": must be a whole decimal number in {} ... {}", flag, text, least, most));
+    }
+    member = *number;
+  };
+  return command.add_option_function<std::string>(flag, take, what)
+      ->type_name("N")
+      ->default_str(fmt::format("{}", member));
+}
+
+// All of MachineOptions; a command that needs less adds less.
 void add_machine_options(CLI::App& command, MachineOptions& options);
+void add_threads_option(CLI::App& command, MachineOptions& options);
+void add_ram_option(CLI::App& command, MachineOptions& options);
 
 // Threads and instruction set take effect; refuses a process that flushes subnormals to zero.
 void apply_machine_options(const MachineOptions& options);
@@ -31,8 +66,10 @@ void apply_machine_options(const MachineOptions& options);
 std::uint64_t ram_bytes(const MachineOptions& options);
 std::filesystem::path scratch_folder(const MachineOptions& options);
 
-// A checkpoint opened within a budget: what the process holds by then (code, libraries, tensor
-// index) is charged first.
+// Charges what the process holds by now (code, libraries, tensor index) and will still grow by.
+void reserve_process(base::RamBudget& budget);
+
+// A checkpoint opened within a budget, with reserve_process done.
 struct OpenModel {
   std::unique_ptr<base::RamBudget> budget;
   std::unique_ptr<model::Model> model;
@@ -40,10 +77,13 @@ struct OpenModel {
 OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& options,
                      bool strict);
 
-// The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors.
-// Errors    Error naming file and tensor where file and model disagree
+// The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors. The file says
+// for which checkpoint it was made (see train::write_adapter); a shape that fits is no sign of that.
+// One for another checkpoint is refused, unless `foreign` allows it; then, and where a file does not
+// say, `warning` does.
+// Errors    Error naming file and tensor, or digests, where file and model disagree
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
-                                                const model::Config& config,
-                                                base::RamBudget& budget);
+                                                const model::Model& model, bool foreign,
+                                                base::RamBudget& budget, std::string& warning);
 
 }  // namespace engine::cli

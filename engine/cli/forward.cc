@@ -20,6 +20,7 @@ namespace {
 
 struct ForwardOptions {
   std::string model, ids, adapter, dump;
+  bool foreign_adapter = false;
   bool json = false;
   bool strict = false;
   MachineOptions machine;
@@ -48,6 +49,7 @@ class LayerDump {
   }
 
   void flush(model::Trace& trace) {
+    find_first_not_finite(trace);
     for (const auto& [name, values] : trace.values) write(dump_name(name), values);
     for (const auto& [layer, index] : trace.route_index) {
       writer_.write(fmt::format("route_idx_{:03}", layer), tokens_,
@@ -59,7 +61,32 @@ class LayerDump {
 
   void logits(const store::MatrixSpool& matrix) { writer_.write("logits", matrix); }
 
+  // Where the residual first was not finite; empty: nowhere.
+  const std::string& not_finite() const { return not_finite_; }
+
  private:
+  // A flush holds what one layer saw, the last one also what follows the layers: in the order of the
+  // walk, which is not that of the names.
+  void find_first_not_finite(const model::Trace& trace) {
+    for (const auto& [name, values] : trace.values) {
+      if (!name.starts_with("h_in.")) continue;
+      const std::string layer = name.substr(5);
+      look(layer == "0" ? "the embedding" : "what enters layer " + layer, values);
+    }
+    for (const char* name : {"h_out", "final_res", "final_norm"}) {
+      const auto found = trace.values.find(name);
+      if (found != trace.values.end()) look(name, found->second);
+    }
+  }
+
+  void look(const std::string& what, const std::vector<float>& values) {
+    if (!not_finite_.empty()) return;
+    const auto bad = std::ranges::find_if(values, [](float x) { return !std::isfinite(x); });
+    if (bad == values.end()) return;
+    const std::int64_t width = static_cast<std::int64_t>(values.size()) / tokens_;
+    not_finite_ = fmt::format("{}, token {}", what, (bad - values.begin()) / width);
+  }
+
   // "attn_in.3" -> "attn_in_003". The residual after layer n is what enters n + 1; the last is
   // "h_out".
   static std::string dump_name(const std::string& name) {
@@ -81,11 +108,13 @@ class LayerDump {
   store::DumpWriter writer_;
   std::int64_t tokens_;
   std::string last_layer_;
+  std::string not_finite_;
 };
 
 struct Logits {
   std::string sha256;  // of [n,V] float32, row-major
   std::int64_t argmax_last = 0;
+  std::int64_t first_not_finite = -1;  // row; -1: none
 };
 
 Logits digest(const store::MatrixSpool& matrix) {
@@ -95,6 +124,8 @@ Logits digest(const store::MatrixSpool& matrix) {
   for (std::int64_t t = 0; t < matrix.rows(); ++t) {
     matrix.read_row(t, row);
     hash.update_values(std::span<const float>(row));
+    const bool finite = std::ranges::all_of(row, [](float x) { return std::isfinite(x); });
+    if (!finite && result.first_not_finite < 0) result.first_not_finite = t;
   }
   // The lowest id on ties.
   result.argmax_last = std::max_element(row.begin(), row.end()) - row.begin();
@@ -139,16 +170,35 @@ void report(const ForwardOptions& options, const model::Config& config,
   fmt::print("peak RSS           {}\n", base::format_bytes(base::peak_rss_bytes()));
 }
 
+// A loss that is no number is no result. Rows see only rows before them, so the first row with such
+// a logit names the token; the layer is known where every layer was looked at.
+void require_finite(const model::SweepResult& result, const Logits& logits, const LayerDump* dump) {
+  if (logits.first_not_finite < 0 && (result.trained == 0 || std::isfinite(result.loss))) return;
+  std::string where = "--dump finds the layer";
+  if (dump != nullptr) {
+    where = "first in " + (dump->not_finite().empty() ? "the logits" : dump->not_finite());
+  }
+  throw base::Error("the result is not finite: loss {}, logits from token {} on ({})", result.loss,
+                    logits.first_not_finite, where);
+}
+
 void run(const ForwardOptions& options) {
   apply_machine_options(options.machine);
   const OpenModel open = open_model(options.model, options.machine, options.strict);
   const model::Config& config = open.model->config();
-  const std::vector<std::int32_t> ids = data::read_ids(options.ids, config.vocabulary);
+  const std::vector<std::int32_t> ids =
+      data::read_ids(options.ids, config.vocabulary, open.budget.get());
   if (ids.empty()) throw base::Error("{}: holds no token ids", options.ids);
   const model::Batch batch = batch_of(ids);
+  open.model->require_budget(batch, nullptr, false);
   std::unique_ptr<model::AdapterSet> adapters;
-  if (!options.adapter.empty()) adapters = open_adapter(options.adapter, config, *open.budget);
-  open.model->require_budget(batch, adapters.get(), false);
+  if (!options.adapter.empty()) {
+    std::string warning;
+    adapters =
+        open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget, warning);
+    if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    open.model->require_budget(batch, adapters.get(), false);
+  }
 
   store::MatrixSpool matrix(scratch_folder(options.machine), batch.size(), config.vocabulary);
   std::optional<LayerDump> dump;
@@ -167,7 +217,9 @@ void run(const ForwardOptions& options) {
     dump->flush(trace);
     dump->logits(matrix);
   }
-  report(options, config, result, digest(matrix));
+  const Logits logits = digest(matrix);
+  report(options, config, result, logits);
+  require_finite(result, logits, dump ? &*dump : nullptr);
 }
 
 }  // namespace
@@ -181,6 +233,8 @@ void add_forward_command(CLI::App& app) {
       ->required();
   command.add_option("--adapter", options->adapter, "adapter file, or a folder that holds one")
       ->check(refuse_empty);
+  command.add_flag("--foreign-adapter", options->foreign_adapter,
+                   "take an adapter that was made for another checkpoint");
   command
       .add_option("--dump", options->dump,
                   "write every layer's values to an HDF5 file (.h5) or a folder of raw files")

@@ -1,7 +1,16 @@
-#include <CLI/CLI.hpp>
-#include <cstdio>
-#include <exception>
+#include <fcntl.h>
+#include <unistd.h>
 
+#include <CLI/CLI.hpp>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <iostream>
+#include <new>
+
+#include "engine/cli/common.h"
 #include "engine/cli/forward.h"
 #include "engine/cli/make_model.h"
 #include "engine/cli/shards.h"
@@ -9,24 +18,59 @@
 #include "engine/cli/version.h"
 #include "engine/cli/waiting.h"
 
-// Exit codes: 0 holds, 1 does not hold or failed, 2 bad usage.
+namespace {
+
+// A closed standard stream would be the number of the next file that is opened, which would then get
+// what is printed. Opened the wrong way round, so that printing to it fails as it should.
+void occupy_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) >= 0) continue;
+    static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+}
+
+// What was printed may still be on its way; a disk that is full says so only now.
+int finish(int code) {
+  const bool failed = std::fflush(stdout) != 0;
+  const int reason = errno;
+  std::cout.flush();
+  if (!failed && std::ferror(stdout) == 0 && std::cout.good()) return code;
+  std::fprintf(stderr, "lazylora: standard output could not be written%s%s\n", failed ? ": " : "",
+               failed ? std::strerror(reason) : "");
+  return code == 0 ? 1 : code;
+}
+
+int fail(const char* why) {
+  std::fflush(stdout);
+  std::fprintf(stderr, "lazylora: %s\n", why);
+  return 1;
+}
+
+}  // namespace
+
+// Exit codes: engine/cli/common.h.
 int main(int argc, char** argv) {
   engine::cli::wait_passively(argv);
+  occupy_standard_streams();
+  // A file that may not grow is then an error like any other, with its name, instead of a death.
+  std::signal(SIGXFSZ, SIG_IGN);
   CLI::App app("LazyLoRA: train LoRA adapters for a Kimi K3 checkpoint by streaming it from disk");
   app.set_version_flag("--version", LAZYLORA_VERSION);
+  app.footer(engine::cli::kExitCodes);
   app.require_subcommand(1);
   engine::cli::add_make_model_command(app);
   engine::cli::add_shards_command(app);
   engine::cli::add_forward_command(app);
   engine::cli::add_train_command(app);
+  int code = 0;
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    code = app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::bad_alloc&) {
+    code = fail("out of memory: the machine has less than the budget allows (--ram)");
   } catch (const std::exception& error) {
-    std::fflush(stdout);
-    std::fprintf(stderr, "lazylora: %s\n", error.what());
-    return 1;
+    code = fail(error.what());
   }
-  return 0;
+  return finish(code);
 }

@@ -4,11 +4,13 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <string>
 
 #include "engine/base/budget.h"
 #include "engine/cli/common.h"
+#include "engine/cli/output_lock.h"
 #include "engine/model/synthesize.h"
 
 namespace engine::cli {
@@ -24,7 +26,9 @@ struct Arguments {
 
 void make_model(const Arguments& arguments) {
   apply_machine_options(arguments.machine);
+  const OutputLock lock(arguments.out);
   base::RamBudget budget(ram_bytes(arguments.machine));
+  reserve_process(budget);
   std::uint64_t bytes = 0;
   std::int64_t tensors = 0;
   int files = 0;
@@ -52,9 +56,11 @@ void add_make_model_command(CLI::App& app) {
   command->add_option("--shape", arguments->shape, "tiny, small or medium")
       ->check(CLI::IsMember({"tiny", "small", "medium"}))
       ->capture_default_str();
-  command->add_option("--seed", arguments->seed, "the same seed gives the same bytes")
-      ->capture_default_str();
-  add_machine_options(*command, arguments->machine);
+  add_whole_number<std::uint64_t>(*command, "--seed", arguments->seed, 0,
+                                  std::numeric_limits<std::uint64_t>::max(),
+                                  "the same seed gives the same bytes");
+  add_threads_option(*command, arguments->machine);
+  add_ram_option(*command, arguments->machine);
   command->callback([arguments] { make_model(*arguments); });
 }
 

@@ -67,21 +67,24 @@ void ProgressLine::finish_step(std::int64_t step, const std::string& text) {
 
 void ProgressLine::note(const std::string& text) {
   erase();
-  fmt::print(to_, "{}\n", text);
-  std::fflush(to_);
+  put(text + '\n');
 }
 
 void ProgressLine::draw(const std::string& text) {
-  fmt::print(to_, "\r\x1b[K{}", text.substr(0, columns(to_)));
-  std::fflush(to_);
+  put("\r\x1b[K" + text.substr(0, columns(to_)));
   drawn_ = true;
 }
 
 void ProgressLine::erase() {
   if (!drawn_) return;
-  fmt::print(to_, "\r\x1b[K");
-  std::fflush(to_);
+  put("\r\x1b[K");
   drawn_ = false;
+}
+
+// Whoever cannot be told is no reason to stop what is being told of, so this does not throw.
+void ProgressLine::put(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), to_);
+  std::fflush(to_);
 }
 
 }  // namespace engine::cli

@@ -26,6 +26,7 @@ class ProgressLine {
  private:
   void draw(const std::string& text);
   void erase();
+  void put(const std::string& text);
 
   std::FILE* to_;
   bool terminal_;

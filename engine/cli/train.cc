@@ -1,17 +1,23 @@
 #include "engine/cli/train.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "engine/base/error.h"
 #include "engine/base/parallel.h"
+#include "engine/base/sha256.h"
 #include "engine/cli/common.h"
 #include "engine/cli/progress.h"
 #include "engine/cli/version.h"
 #include "engine/data/ids.h"
 #include "engine/ops/kernels.h"
+#include "engine/store/digests.h"
+#include "engine/store/durable.h"
 #include "engine/store/scale_scan.h"
 #include "engine/train/trainer.h"
 
@@ -25,17 +31,21 @@ struct TrainArguments {
   std::string name;
   bool resume = false;
   std::vector<std::string> overrides;
+  std::string digests, cache;
   MachineOptions machine;
   train::Settings settings;
 };
 
+constexpr std::int64_t kSmallBatch = 1'000'000;  // tokens
+
 // A name is part of file and log lines.
-void require_plain(const std::string& name) {
+std::string refuse_unless_plain(const std::string& name) {
   for (const char c : name) {
     const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                        c == '.' || c == '_' || c == '-';
-    if (!plain) throw base::Error("--name \"{}\": letters, digits and . _ - only", name);
+    if (!plain) return fmt::format("\"{}\": letters, digits and . _ - only", name);
   }
+  return "";
 }
 
 train::SettingTexts split_overrides(const std::vector<std::string>& overrides) {
@@ -43,7 +53,11 @@ train::SettingTexts split_overrides(const std::vector<std::string>& overrides) {
   for (const std::string& text : overrides) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos) throw base::Error("--override {}: not NAME=VALUE", text);
-    texts.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    const std::string name = text.substr(0, equals);
+    for (const auto& [other, value] : texts) {
+      if (other == name) throw base::Error("--override {}: {} is overridden twice", text, name);
+    }
+    texts.emplace_back(name, text.substr(equals + 1));
   }
   return texts;
 }
@@ -90,15 +104,40 @@ store::ScaleScan scan(const store::ShardReader& shards, bool strict, ProgressLin
   return scales;
 }
 
-void run_train(TrainArguments given, std::vector<std::string> arguments) {
-  require_plain(given.name);
-  apply_machine_options(given.machine);
-  const train::SettingTexts overrides = split_overrides(given.overrides);
-  // The model is opened before the run is: --override strict=... must hold by then.
-  for (const auto& [name, text] : overrides) train::set(given.settings, name, text);
-  const OpenModel open = open_model(given.model, given.machine, given.settings.strict);
-  model::Model& model = *open.model;
+// What `lazylora shards` says of the content, before a run depends on it.
+std::string verify(const TrainArguments& given, const model::Model& model, ProgressLine& progress) {
+  if (given.digests.empty()) {
+    progress.note("content not verified (--digests FILE compares every tensor with its digest)");
+    return "";
+  }
+  const std::string& config = model.config().sha256;
+  const std::string key =
+      given.cache.empty() ? "" : store::verification_key(given.digests, model.shards(), config);
+  const bool known = !key.empty() && store::verification_is_cached(given.cache, key);
+  if (!known) {
+    store::throw_first_error(store::verify_digests(given.digests, model.shards(), config));
+    if (!key.empty()) store::write_file_durably(given.cache, std::string_view(key));
+  }
+  progress.note(
+      fmt::format("content {} against {}", known ? "verified before" : "verified", given.digests));
+  return base::sha256_hex_of_file(given.digests);
+}
 
+// What is wrong whatever the files are; overrides are applied, because they must hold by the time
+// the model is opened (strict).
+train::SettingTexts settle_usage(TrainArguments& given) {
+  train::SettingTexts overrides;
+  as_usage([&] {
+    overrides = split_overrides(given.overrides);
+    for (const auto& [name, text] : overrides) train::set(given.settings, name, text);
+    train::require_valid(given.settings);
+  });
+  return overrides;
+}
+
+train::Job job_of(const TrainArguments& given, const OpenModel& open,
+                  const train::SettingTexts& overrides, std::vector<std::string> arguments) {
+  const model::Model& model = *open.model;
   train::Job job;
   job.run = given.out;
   job.resume = given.resume;
@@ -107,42 +146,42 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   job.overrides = overrides;
   for (const std::string& file : given.ids) {
     job.sequence_names.push_back(file);
-    job.sequences.push_back(data::read_ids(file, model.config().vocabulary));
+    job.sequences.push_back(data::read_ids(file, model.config().vocabulary, open.budget.get()));
   }
   job.identity.config_sha256 = model.config().sha256;
-  job.identity.weights_sha256 = train::weights_digest(model.shards());
+  job.identity.headers_sha256 = train::headers_digest(model.shards());
   job.start = start_of(given, std::move(arguments));
-  train::OpenRun run = train::open_run(std::move(job));
+  return job;
+}
 
-  const train::Settings settings = run.job.settings;
-  const std::int64_t first = run.from ? run.from->state.step + 1 : 1;
-  ProgressLine progress(stderr, settings.schedule.total, first, model.config().layers);
-  progress.note(fmt::format("run {} in {}", run.run_id, given.out));
+// Adapters, gradients and two moments are still to be taken when the plan is made.
+void require_budget(const train::OpenRun& run, const OpenModel& open) {
+  const model::Model& model = *open.model;
+  const model::AdapterSet outline(model.config(), run.job.settings.adapter);
+  const std::int64_t adapter_bytes =
+      4 * outline.parameters() * static_cast<std::int64_t>(sizeof(float));
+  const model::Plan one = model.plan({{0}, {0}, {0, 1}}, &outline, true);
+  const auto limit = static_cast<std::int64_t>(std::min<std::uint64_t>(
+      open.budget->limit_bytes(), std::numeric_limits<std::int64_t>::max()));
+  // Up to a million tokens a batch is put together in no time, and its plan says more.
+  const std::int64_t most = std::max(limit / (one.residual_bytes + one.bank_bytes), kSmallBatch);
+  train::require_memory(run, most, [&](const model::Batch& batch) {
+    model.require_budget(batch, &outline, true, adapter_bytes);
+  });
+}
+
+// What a run that may begin begins with.
+void announce(const train::OpenRun& run, const std::string& out, ProgressLine& progress) {
+  progress.note(fmt::format("run {} in {}", run.run_id, out));
   for (const std::string& notice : run.notices) progress.note(notice);
   if (run.from) progress.note(fmt::format("going on behind {}", run.from->folder.string()));
   for (const train::SettingChange& change : run.changes) {
     progress.note(fmt::format("{}: {} becomes {}", change.name, change.saved, change.now));
   }
+}
 
-  if (!run.from) run.job.scales = scan(model.shards(), settings.strict, progress);
-  // Adapters, gradients and two moments are still to be taken when the plan is made.
-  const model::AdapterSet outline(model.config(), settings.adapter);
-  const std::int64_t adapter_bytes =
-      4 * outline.parameters() * static_cast<std::int64_t>(sizeof(float));
-  train::require_memory(run, [&](const model::Batch& batch) {
-    model.require_budget(batch, &outline, true, adapter_bytes);
-  });
-  model::AdapterSet adapters(model.config(), settings.adapter, *open.budget);
-  const train::SweepFunctions sweep{
-      [&](const model::Batch& batch, model::AdapterSet& set, const model::SweepHooks& hooks) {
-        return model.forward_backward(batch, set, hooks);
-      },
-      [&](train::Timing& timing) {
-        timing.bytes_read = model.shards().bytes_read();
-        timing.reads_retried = model.shards().reads_retried();
-      },
-  };
-  const train::Observer observer{
+train::Observer observe(ProgressLine& progress) {
+  return {
       [&](std::int64_t step, std::string_view direction, std::int64_t layer) {
         progress.move(step, direction, layer);
       },
@@ -154,8 +193,36 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
       [&](std::int64_t step, const std::filesystem::path& folder) {
         progress.note(fmt::format("step {} saved in {}", step, folder.string()));
       },
+      [&](const std::string& notice) { progress.note(notice); },
   };
-  train::Trainer(std::move(run), adapters, *open.budget, sweep, observer).run();
+}
+
+void run_train(TrainArguments given, std::vector<std::string> arguments) {
+  const train::SettingTexts overrides = settle_usage(given);
+  apply_machine_options(given.machine);
+  const OpenModel open = open_model(given.model, given.machine, given.settings.strict);
+  model::Model& model = *open.model;
+  train::OpenRun run = train::open_run(job_of(given, open, overrides, std::move(arguments)));
+  require_budget(run, open);
+
+  const train::Settings settings = run.job.settings;
+  const std::int64_t first = run.from ? run.from->state.step + 1 : 1;
+  ProgressLine progress(stderr, settings.schedule.total, first, model.config().layers);
+  run.job.start.digests_sha256 = verify(given, model, progress);
+  if (!run.from) run.job.scales = scan(model.shards(), settings.strict, progress);
+  model::AdapterSet adapters(model.config(), settings.adapter, *open.budget);
+  const train::SweepFunctions sweep{
+      [&](const model::Batch& batch, model::AdapterSet& set, const model::SweepHooks& hooks) {
+        return model.forward_backward(batch, set, hooks);
+      },
+      [&](train::Timing& timing) {
+        timing.bytes_read = model.shards().bytes_read();
+        timing.reads_retried = model.shards().reads_retried();
+      },
+  };
+  train::Trainer trainer(std::move(run), adapters, *open.budget, sweep, observe(progress));
+  announce(trainer.opened(), given.out, progress);
+  trainer.run();
   fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\npeak RSS {}\n", given.out,
              given.out, base::format_bytes(base::peak_rss_bytes()));
 }
@@ -168,22 +235,47 @@ void add_train_command(CLI::App& app) {
   command->add_option("--model", given->model, "checkpoint folder")->required();
   command->add_option("--ids", given->ids, "files of token ids, one sequence each")->required();
   command->add_option("--out", given->out, "run folder")->required()->check(refuse_empty);
-  train::visit_settings(given->settings, [&](const char* name, auto& member, const char* what) {
-    const std::string flag = fmt::format("--{}", name);
-    if constexpr (std::is_same_v<decltype(member), bool&>) {
-      command->add_flag(flag, member, what);
-    } else {
-      CLI::Option* option = command->add_option(flag, member, what)->capture_default_str();
-      if constexpr (std::is_same_v<decltype(member), std::vector<std::string>&>) {
-        option->delimiter(',');
-      }
-    }
-  });
-  command->get_option("--steps")->required();
+  // A flag a setting; its text is judged where a text of --override is.
+  const train::SettingTexts defaults = train::texts_of(given->settings);
+  train::visit_settings(given->settings,
+                        [&, next = std::size_t{0}](const char* name, auto& member,
+                                                   const train::Range&, const char* what) mutable {
+                          const std::string flag = fmt::format("--{}", name);
+                          const std::string& text = defaults[next++].second;
+                          if constexpr (std::is_same_v<decltype(member), bool&>) {
+                            command->add_flag(flag, member, what);
+                          } else {
+                            const auto take = [given, name](const std::string& value) {
+                              try {
+                                train::set(given->settings, name, value);
+                              } catch (const base::Error& error) {
+                                throw CLI::ValidationError(fmt::format("--{}", error.what()));
+                              }
+                            };
+                            constexpr bool kWhole = std::is_same_v<decltype(member), std::int64_t&>;
+                            constexpr bool kReal = std::is_same_v<decltype(member), double&>;
+                            command->add_option_function<std::string>(flag, take, what)
+                                ->type_name(kWhole  ? "N"
+                                            : kReal ? "X"
+                                                    : "NAMES")
+                                ->default_str(text);
+                          }
+                        });
+  command->get_option("--steps")->required()->default_str("");
   command->add_flag("--resume", given->resume, "go on with the run in --out");
   command->add_option("--override", given->overrides,
                       "NAME=VALUE: change a setting of the run on resume");
-  command->add_option("--name", given->name, "part of the run's id");
+  command->add_option("--name", given->name, "part of the run's id")->check(refuse_unless_plain);
+  auto* digests =
+      command
+          ->add_option("--digests", given->digests,
+                       "verify every tensor's bytes against this manifest before the first step")
+          ->check(refuse_empty);
+  command
+      ->add_option("--cache", given->cache,
+                   "remember a verification that held in this file (see lazylora shards)")
+      ->needs(digests)
+      ->check(refuse_empty);
   add_machine_options(*command, given->machine);
   command->callback([given, command] { run_train(*given, command_line(*command)); });
 }

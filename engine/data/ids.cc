@@ -1,42 +1,103 @@
 #include "engine/data/ids.h"
 
-#include <charconv>
-#include <fstream>
-#include <sstream>
+#include <algorithm>
+#include <optional>
+#include <span>
 
+#include "engine/base/decimal.h"
 #include "engine/base/error.h"
+#include "engine/store/file.h"
 
 namespace engine::data {
+namespace {
+
+constexpr std::string_view kBetween = ", \t\r\n";
+// Longer than any id that a vocabulary has, zeros in front included.
+constexpr std::size_t kLongestWord = 40;
+constexpr std::size_t kBlockBytes = 1 << 16;
+
+// Text that comes in blocks; a word that a block's end cuts waits for the next block.
+class IdParser {
+ public:
+  IdParser(std::int64_t vocabulary, const std::string& where)
+      : vocabulary_(vocabulary), where_(where) {}
+
+  void add(std::string_view block) {
+    for (std::size_t at = 0; at < block.size();) {
+      const std::size_t end = std::min(block.find_first_of(kBetween, at), block.size());
+      // One byte more than is allowed is enough to refuse the word, however long it is.
+      word_ += block.substr(at, std::min(end - at, kLongestWord + 1));
+      if (word_.size() > kLongestWord) refuse("not an integer");
+      if (end == block.size()) break;
+      finish();
+      at = std::min(block.find_first_not_of(kBetween, end), block.size());
+      begin_ = done_ + at;
+    }
+    done_ += block.size();
+  }
+
+  void finish() {
+    if (word_.empty()) return;
+    const std::optional<std::int64_t> id = base::parse_decimal<std::int64_t>(word_);
+    if (!id) refuse("not an integer");
+    if (*id < 0 || *id >= vocabulary_) {
+      throw base::Error("{}: id {} at byte {} is {}: the vocabulary is 0 ... {}", where_,
+                        ids_.size(), begin_, *id, vocabulary_ - 1);
+    }
+    ids_.push_back(static_cast<std::int32_t>(*id));
+    word_.clear();
+  }
+
+  std::vector<std::int32_t>& ids() { return ids_; }
+
+ private:
+  [[noreturn]] void refuse(const char* why) const {
+    throw base::Error("{}: id {} at byte {} is \"{}\": {}", where_, ids_.size(), begin_,
+                      word_.substr(0, kLongestWord), why);
+  }
+
+  std::int64_t vocabulary_;
+  const std::string& where_;
+  std::string word_;       // what there is of the id at hand
+  std::size_t begin_ = 0;  // where in the text it begins
+  std::size_t done_ = 0;   // bytes of the blocks before
+  std::vector<std::int32_t> ids_;
+};
+
+}  // namespace
 
 std::vector<std::int32_t> parse_ids(std::string_view text, std::int64_t vocabulary,
                                     const std::string& where) {
-  constexpr std::string_view kBetween = ", \t\r\n";
-  std::vector<std::int32_t> ids;
-  for (std::size_t begin = text.find_first_not_of(kBetween); begin != std::string_view::npos;) {
-    const std::size_t end = std::min(text.find_first_of(kBetween, begin), text.size());
-    const std::string_view word = text.substr(begin, end - begin);
-    std::int64_t id = 0;
-    const auto [stopped, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-    if (error != std::errc() || stopped != word.data() + word.size()) {
-      throw base::Error("{}: id {} at byte {} is \"{}\": not an integer", where, ids.size(), begin,
-                        word.substr(0, 40));
-    }
-    if (id < 0 || id >= vocabulary) {
-      throw base::Error("{}: id {} at byte {} is {}: the vocabulary is 0 ... {}", where, ids.size(),
-                        begin, id, vocabulary - 1);
-    }
-    ids.push_back(static_cast<std::int32_t>(id));
-    begin = text.find_first_not_of(kBetween, end);
-  }
-  return ids;
+  IdParser parser(vocabulary, where);
+  parser.add(text);
+  parser.finish();
+  return std::move(parser.ids());
 }
 
-std::vector<std::int32_t> read_ids(const std::filesystem::path& path, std::int64_t vocabulary) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || file.bad()) throw base::Error("{}: cannot be read", path.string());
-  return parse_ids(text.str(), vocabulary, path.string());
+std::vector<std::int32_t> read_ids(const std::filesystem::path& path, std::int64_t vocabulary,
+                                   base::RamBudget* budget) {
+  const store::File file(path);
+  const std::string where = path.string();
+  IdParser parser(vocabulary, where);
+  std::vector<char> block(std::min<std::uint64_t>(kBlockBytes, file.size()));
+  for (std::uint64_t at = 0; at < file.size(); at += block.size()) {
+    block.resize(std::min<std::uint64_t>(block.size(), file.size() - at));
+    file.read(at, std::as_writable_bytes(std::span(block)));
+    parser.add({block.data(), block.size()});
+    const std::uint64_t bytes = parser.ids().size() * kBytesAnId;
+    if (budget != nullptr && bytes > budget->limit_bytes()) {
+      throw base::Error(
+          "memory budget: {} holds more than {} ids ({} of {} bytes read), which take {}, {} are "
+          "given; held now:\n{}",
+          where, parser.ids().size(), at + block.size(), file.size(), base::format_bytes(bytes),
+          base::format_bytes(budget->limit_bytes()), budget->table());
+    }
+  }
+  parser.finish();
+  std::vector<std::int32_t>& ids = parser.ids();
+  ids.shrink_to_fit();
+  if (budget != nullptr) budget->reserve("token ids", ids.size() * kBytesAnId);
+  return std::move(ids);
 }
 
 }  // namespace engine::data

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/base/budget.h"
+
 namespace engine::data {
 
 // The token ids of one sequence, as text: integers separated by commas, spaces, tabs or newlines.
@@ -14,7 +16,13 @@ namespace engine::data {
 std::vector<std::int32_t> parse_ids(std::string_view text, std::int64_t vocabulary,
                                     const std::string& where);
 
-// The same from a file.
-std::vector<std::int32_t> read_ids(const std::filesystem::path& path, std::int64_t vocabulary);
+// What an id takes in all: itself, and as token and target of a sequence.
+inline constexpr std::int64_t kBytesAnId = 12;
+
+// The same from a file, read block by block. With a budget, reading ends as soon as the ids so far
+// would take more than all of it, and what they take is reserved there.
+// Errors    also Error if the file cannot be read, is no regular file, or holds too many ids
+std::vector<std::int32_t> read_ids(const std::filesystem::path& path, std::int64_t vocabulary,
+                                   base::RamBudget* budget = nullptr);
 
 }  // namespace engine::data

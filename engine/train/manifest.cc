@@ -21,7 +21,8 @@ constexpr const char* kManifest = "manifest.json";
 
 Json json_of(const Start& start, std::int64_t behind_step) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  Json commit = nullptr;
+  Json commit = nullptr, digests = nullptr;
+  if (!start.digests_sha256.empty()) digests = start.digests_sha256;
   if (!start.git_commit.empty()) commit = start.git_commit;
   return {
       {"behind_step", behind_step},
@@ -29,6 +30,8 @@ Json json_of(const Start& start, std::int64_t behind_step) {
       {"process", ::getpid()},
       {"arguments", start.arguments},
       {"model_folder", start.model_folder},
+      {"content_verified", !start.digests_sha256.empty()},
+      {"digests_sha256", digests},
       {"ids_files", start.ids_files},
       {"program", start.program},
       {"git_commit", commit},
@@ -61,7 +64,7 @@ Json read(const fs::path& path) {
 
 }  // namespace
 
-std::string weights_digest(const store::ShardReader& shards) {
+std::string headers_digest(const store::ShardReader& shards) {
   base::Sha256 hash;
   for (const store::TensorEntry& entry : shards.entries()) {
     const fs::path& file = shards.files()[static_cast<std::size_t>(entry.shard)].path();
@@ -86,8 +89,8 @@ std::string make_run_id(const SettingTexts& settings, const Identity& identity,
                         const std::string& name) {
   std::string text;
   for (const auto& [setting, value] : settings) text += setting + "=" + value + "\n";
-  text += fmt::format("config={}\nweights={}\ndata={}\npreregistration={}\nname={}\n",
-                      identity.config_sha256, identity.weights_sha256, identity.data_sha256,
+  text += fmt::format("config={}\nheaders={}\ndata={}\npreregistration={}\nname={}\n",
+                      identity.config_sha256, identity.headers_sha256, identity.data_sha256,
                       identity.preregistration_sha256, name);
   const std::string digest = base::sha256_hex(text).substr(0, 16);
   return name.empty() ? digest : name + "-" + digest;
@@ -105,7 +108,7 @@ void create_run(const fs::path& run, const Manifest& manifest,
   const Json json = {
       {"run", manifest.run_id},
       {"config_sha256", identity.config_sha256},
-      {"weights_sha256", identity.weights_sha256},
+      {"headers_sha256", identity.headers_sha256},
       {"data_sha256", identity.data_sha256},
       {"tokenizer_sha256", nullptr},  // ids come from files: there is no tokenizer in this
       {"preregistration_sha256", identity.preregistration_sha256},
@@ -131,7 +134,7 @@ std::optional<Manifest> read_manifest(const fs::path& run) {
   try {
     Manifest manifest;
     manifest.run_id = json.at("run");
-    manifest.identity = {json.at("config_sha256"), json.at("weights_sha256"),
+    manifest.identity = {json.at("config_sha256"), json.at("headers_sha256"),
                          json.at("data_sha256"), json.at("preregistration_sha256")};
     for (const auto& [name, text] : json.at("settings").items()) {
       manifest.settings.emplace_back(name, text);

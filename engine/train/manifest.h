@@ -24,11 +24,14 @@ struct Start {
   std::int64_t threads = 0;
   std::uint64_t ram_bytes = 0;
   std::string ram_source;
+  // SHA-256 of the digest manifest that every tensor's bytes were compared with before this start;
+  // empty: the content was not verified.
+  std::string digests_sha256;
 };
 
 // SHA-256 of what the headers say: name, dtype, shape, file, offset and size of every tensor. Not
 // of the content, which takes a read of everything (`lazylora shards --write-digests`).
-std::string weights_digest(const store::ShardReader& shards);
+std::string headers_digest(const store::ShardReader& shards);
 
 // SHA-256 of the ids of all sequences in order, each behind its count.
 std::string data_digest(const std::vector<std::vector<std::int32_t>>& sequences);

@@ -4,12 +4,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -43,18 +45,14 @@ void move_tail(const fs::path& run, const char* name, const char* abandoned, std
   fs::resize_file(run / name, bytes);
 }
 
-// Bytes of the first `lines` lines.
-std::size_t end_of_line(const fs::path& path, std::int64_t lines) {
-  const std::string text = whole(path);
-  std::size_t bytes = 0;
-  for (std::int64_t line = 0; line < lines; ++line) {
-    const std::size_t newline = text.find('\n', bytes);
-    if (newline == std::string::npos) {
-      throw base::Error("{}: {} lines, {} has {}", path.string(), line, kLog, lines);
-    }
-    bytes = newline + 1;
-  }
-  return bytes;
+// Bytes up to the end of the line of timings that stands beside the log's line `at`; nothing if
+// there is none. Found by digest, not by counting: timings may have begun anew.
+std::optional<std::size_t> end_of_timing(const std::string& text, const LogPosition& at) {
+  if (at.lines == 0) return 0;
+  const std::size_t found = text.rfind(fmt::format("\"line\":\"{}\"", at.head));
+  const std::size_t newline = text.find('\n', std::min(found, text.size()));
+  if (newline == std::string::npos) return std::nullopt;
+  return newline + 1;
 }
 
 std::string prev_of(std::string_view line, const std::string& where) {
@@ -165,10 +163,19 @@ Record::Record(const fs::path& run, std::string run_id, const LogPosition& at)
     throw base::Error("{}: another process is writing it", (run / kLog).string());
   }
   check_log(run / kLog, &at_);
-  const std::size_t timings_end = end_of_line(run / kTimings, at_.lines);
-  move_tail(run, kTimings, "timings.abandoned.jsonl", timings_end);
+  open_timings();
   move_tail(run, kLog, "log.abandoned.jsonl", at_.bytes);
   last_.monotonic_ns = nanoseconds_now<std::chrono::steady_clock>();
+}
+
+void Record::open_timings() {
+  const std::optional<std::size_t> end = end_of_timing(whole(run_ / kTimings), at_);
+  move_tail(run_, kTimings, "timings.abandoned.jsonl", end.value_or(0));
+  if (end) return;
+  notice_ = fmt::format(
+      "{}: has no line for line {} of {}, behind which the run goes on: it begins anew; nothing "
+      "depends on it",
+      (run_ / kTimings).string(), at_.lines, kLog);
 }
 
 void Record::write(std::int64_t step, std::string_view phase, const JsonLine& fields,

@@ -74,7 +74,8 @@ class Record {
  public:
   // Continues behind `at` (the default: a new log). Lines behind it, of steps that a killed run
   // took after its last checkpoint, go to log.abandoned.jsonl and timings.abandoned.jsonl; killed
-  // here, the next start abandons them a second time.
+  // here, the next start abandons them a second time. Timings are no state: where they do not reach
+  // `at`, what is there is moved to timings.abandoned.jsonl and notice() says so.
   // Errors    Error if another process writes this record, if the lines up to `at` are not those
   //           that the checkpoint saw (see check_log), or for the system's reasons
   Record(const std::filesystem::path& run, std::string run_id, const LogPosition& at = {});
@@ -86,14 +87,19 @@ class Record {
   // Both files on the disk, before a checkpoint refers to them.
   void sync();
   const LogPosition& position() const { return at_; }
+  // For the user; empty if there is nothing to say.
+  const std::string& notice() const { return notice_; }
 
  private:
+  void open_timings();
+
   std::filesystem::path run_;
   std::string run_id_;
   LogPosition at_;
   AppendFile log_;
   AppendFile timings_;
   Timing last_;
+  std::string notice_;
 };
 
 // Follows the chain of a log from its first line up to `end`, without one to the file's end.

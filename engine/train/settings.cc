@@ -2,10 +2,11 @@
 
 #include <fmt/ranges.h>
 
-#include <charconv>
-#include <cmath>
+#include <algorithm>
+#include <optional>
 #include <type_traits>
 
+#include "engine/base/decimal.h"
 #include "engine/base/error.h"
 
 namespace engine::train {
@@ -21,9 +22,9 @@ std::string text_of(const Names& value) { return fmt::format("{}", fmt::join(val
 
 template <class Number>
 bool parse(const std::string& text, Number& value) {
-  const char* end = text.data() + text.size();
-  const auto [stopped, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stopped == end;
+  const std::optional<Number> number = base::parse_decimal<Number>(text);
+  if (number) value = *number;
+  return number.has_value();
 }
 bool parse(const std::string& text, bool& value) {
   value = text == "true";
@@ -39,15 +40,48 @@ bool parse(const std::string& text, Names& value) {
   return true;
 }
 
-void require(bool holds, const char* name, const auto& value, const char* range) {
-  if (!holds) throw base::Error("setting {} is {}: must be {}", name, value, range);
+template <class Value>
+constexpr bool kIsNumber = std::is_same_v<Value, std::int64_t> || std::is_same_v<Value, double>;
+
+template <class Value>
+bool within(const Value& value, const Range& range) {
+  if constexpr (!kIsNumber<Value>) return true;
+  // Within, not beyond: NaN is not.
+  else
+    return static_cast<double>(value) >= range.least && static_cast<double>(value) <= range.most;
+}
+
+template <class Value>
+std::string wanted(const Value&, const Range& range) {
+  if constexpr (std::is_same_v<Value, std::int64_t>) {
+    return fmt::format("a whole decimal number in {}", range.text);
+  } else if constexpr (std::is_same_v<Value, double>) {
+    return fmt::format("a decimal number, {}", range.text);
+  } else {
+    return "true or false";
+  }
+}
+
+void require_targets(const Names& targets) {
+  if (targets.empty()) throw base::Error("targets: none is named");
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto& known = model::kTargetNames;
+    if (std::find(known.begin(), known.end(), targets[i]) == known.end()) {
+      throw base::Error("targets: there is no \"{}\" (there are: {})", targets[i],
+                        fmt::join(known, ", "));
+    }
+    if (std::find(targets.begin(), targets.begin() + static_cast<std::ptrdiff_t>(i), targets[i]) !=
+        targets.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw base::Error("targets: \"{}\" is named twice", targets[i]);
+    }
+  }
 }
 
 }  // namespace
 
 SettingTexts texts_of(const Settings& settings) {
   SettingTexts texts;
-  visit_settings(settings, [&](const char* name, const auto& member, const char*) {
+  visit_settings(settings, [&](const char* name, const auto& member, const Range&, const char*) {
     texts.emplace_back(name, text_of(member));
   });
   return texts;
@@ -56,51 +90,33 @@ SettingTexts texts_of(const Settings& settings) {
 void set(Settings& settings, const std::string& name, const std::string& text) {
   Names known;
   bool found = false;
-  visit_settings(settings, [&](const char* candidate, auto& member, const char*) {
-    known.emplace_back(candidate);
-    if (name != candidate) return;
-    found = true;
-    if (!parse(text, member)) {
-      throw base::Error("setting {}: \"{}\" is not a value for it", name, text);
-    }
-  });
+  visit_settings(
+      settings, [&](const char* candidate, auto& member, const Range& range, const char*) {
+        known.emplace_back(candidate);
+        if (name != candidate) return;
+        found = true;
+        auto value = member;
+        if (!parse(text, value) || !within(value, range)) {
+          throw base::Error("{} is \"{}\": must be {}", name, text, wanted(value, range));
+        }
+        member = std::move(value);
+      });
   if (!found) {
     throw base::Error("there is no setting \"{}\" (there are: {})", name, fmt::join(known, ", "));
   }
 }
 
 void require_valid(const Settings& settings) {
-  const auto at_least_one = [](const char* name, std::int64_t value) {
-    require(value >= 1, name, value, "at least 1");
-  };
-  const auto not_negative = [](const char* name, double value) {
-    require(std::isfinite(value) && value >= 0.0, name, value, "finite and not negative");
-  };
-  const auto below_one = [](const char* name, double value) {
-    require(value >= 0.0 && value < 1.0, name, value, "in [0, 1)");
-  };
-  const auto positive = [](const char* name, double value) {
-    require(std::isfinite(value) && value > 0.0, name, value, "finite and positive");
-  };
-  at_least_one("steps", settings.schedule.total);
-  not_negative("lr", settings.schedule.peak);
-  not_negative("min-lr", settings.schedule.floor);
-  not_negative("warmup", static_cast<double>(settings.schedule.warmup));
-  below_one("beta1", settings.adamw.beta1);
-  below_one("beta2", settings.adamw.beta2);
-  positive("eps", settings.adamw.eps);
-  // As float32 a smaller one is zero or nearly so, and with no gradient yet the update is 0 / 0.
-  require(settings.adamw.eps >= 0x1p-126, "eps", settings.adamw.eps,
-          "at least 2^-126, the smallest normal float32");
-  not_negative("weight-decay", settings.adamw.weight_decay);
-  positive("clip", settings.adamw.clip);
-  at_least_one("rank", settings.adapter.rank);
-  positive("alpha", settings.adapter.alpha);
-  not_negative("seed", static_cast<double>(settings.seed));
-  at_least_one("sequences", settings.sequences);
-  not_negative("mask-first", static_cast<double>(settings.mask_first));
-  at_least_one("checkpoint-every", settings.checkpoint_every);
-  at_least_one("keep", settings.keep);
+  visit_settings(
+      settings, [](const char* name, const auto& member, const Range& range, const char*) {
+        if (within(member, range)) return;
+        throw base::Error("{} is {}: must be {}", name, text_of(member), wanted(member, range));
+      });
+  if (settings.schedule.floor > settings.schedule.peak) {
+    throw base::Error("min-lr is {}, lr is {}: the last step's rate is at most the peak",
+                      settings.schedule.floor, settings.schedule.peak);
+  }
+  require_targets(settings.adapter.targets);
 }
 
 Resolved resolve(const Settings& given, const SettingTexts& saved, const SettingTexts& overrides) {

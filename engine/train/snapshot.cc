@@ -63,7 +63,7 @@ Json json_of(const SnapshotState& state, const SnapshotDigests& files) {
       {"generator", "philox4x32-10 keyed by SHA-256(seed, name), counter = index: no state"},
       {"model",
        {{"config_sha256", state.identity.config_sha256},
-        {"weights_sha256", state.identity.weights_sha256}}},
+        {"headers_sha256", state.identity.headers_sha256}}},
       {"preregistration_sha256", state.identity.preregistration_sha256},
       {"log", {{"lines", state.log.lines}, {"bytes", state.log.bytes}, {"head", state.log.head}}},
       {"files", {{kAdapterFile, files.adapter}, {kMomentsFile, files.moments}}},
@@ -83,7 +83,7 @@ SnapshotState state_of(const Json& json) {
   state.cursor = data.at("cursor");
   state.skipped = data.at("skipped");
   const Json& model = json.at("model");
-  state.identity = {model.at("config_sha256"), model.at("weights_sha256"), data.at("sha256"),
+  state.identity = {model.at("config_sha256"), model.at("headers_sha256"), data.at("sha256"),
                     json.at("preregistration_sha256")};
   const Json& log = json.at("log");
   state.log = {log.at("lines"), log.at("bytes"), log.at("head")};
@@ -141,24 +141,29 @@ void write_moments(const fs::path& path, const model::AdapterSet& adapters,
 
 }  // namespace
 
-void write_adapter(const fs::path& path, const model::AdapterSet& adapters) {
+void write_adapter(const fs::path& path, const model::AdapterSet& adapters,
+                   const Identity& identity) {
   std::vector<adapter::NativeTensor> tensors;
   for (const model::AdapterTensor& tensor : adapters.tensors()) {
     tensors.push_back({tensor.name, {tensor.rows, tensor.cols}, tensor.values});
   }
   const model::AdapterSettings& settings = adapters.settings();
-  adapter::write_native_adapter(path, tensors,
-                                {settings.rank, settings.alpha, settings.targets, {}});
+  adapter::write_native_adapter(
+      path, tensors,
+      {settings.rank,
+       settings.alpha,
+       settings.targets,
+       {{"config_sha256", identity.config_sha256}, {"headers_sha256", identity.headers_sha256}}});
 }
 
 SnapshotWriter::SnapshotWriter(const fs::path& run, std::int64_t step)
     : final_(folder_of(run, step)), folder_(final_) {}
 
 SnapshotDigests SnapshotWriter::write_tensors(const model::AdapterSet& adapters,
-                                              const Moments& moments) {
+                                              const Moments& moments, const Identity& identity) {
   const fs::path adapter_path = folder_.path() / kAdapterFile;
   const fs::path both = folder_.path() / kMomentsFile;
-  write_adapter(adapter_path, adapters);
+  write_adapter(adapter_path, adapters, identity);
   write_moments(both, adapters, moments);
   digests_ = {base::sha256_hex_of_file(adapter_path), base::sha256_hex_of_file(both)};
   return digests_;

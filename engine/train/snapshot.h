@@ -17,7 +17,7 @@ namespace engine::train {
 // What a run is about, by content: it may not change from one resume to the next.
 struct Identity {
   std::string config_sha256;           // of config.json's bytes
-  std::string weights_sha256;          // of what the shards' headers say (see weights_digest)
+  std::string headers_sha256;          // of what the shards' headers say (see headers_digest)
   std::string data_sha256;             // of the ids, sequence by sequence
   std::string preregistration_sha256;  // empty: none
 };
@@ -39,8 +39,10 @@ struct SnapshotDigests {
   std::string moments;
 };
 
-// The native adapter file of a set: values, r, alpha and targets.
-void write_adapter(const std::filesystem::path& path, const model::AdapterSet& adapters);
+// The native adapter file of a set: values, r, alpha, targets, and for which checkpoint they are:
+// config_sha256 and headers_sha256.
+void write_adapter(const std::filesystem::path& path, const model::AdapterSet& adapters,
+                   const Identity& identity);
 
 // RUN/checkpoints/step_NNNNN (more digits where needed) with adapter.safetensors,
 // moments.safetensors and state.json, in two halves because the log line of a checkpoint carries
@@ -51,7 +53,8 @@ class SnapshotWriter {
   SnapshotWriter(const std::filesystem::path& run, std::int64_t step);
 
   // Errors    Error naming the file and the disk's reason; older checkpoints are untouched
-  SnapshotDigests write_tensors(const model::AdapterSet& adapters, const Moments& moments);
+  SnapshotDigests write_tensors(const model::AdapterSet& adapters, const Moments& moments,
+                                const Identity& identity);
   // A folder that stands in the way, because find_newest refused it, is renamed to end in .damaged.
   void publish(const SnapshotState& state);
 

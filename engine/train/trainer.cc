@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -43,13 +44,15 @@ std::uint64_t bytes_below(const fs::path& folder) {
 // Kept checkpoints, one more while it is written, the final adapter; less what is there already.
 void require_disk(const OpenRun& run, const model::AdapterSet& adapters) {
   const Settings& settings = run.job.settings;
-  const auto written = static_cast<std::uint64_t>(
-      (settings.schedule.total + settings.checkpoint_every - 1) / settings.checkpoint_every);
+  const std::int64_t written =
+      (settings.schedule.total + settings.checkpoint_every - 1) / settings.checkpoint_every;
   const std::uint64_t each = snapshot_bytes(adapters);
-  const std::uint64_t most =
-      (std::min(written, static_cast<std::uint64_t>(settings.keep)) + 1) * each + each / 3;
-  const std::uint64_t there = bytes_below(run.job.run / "checkpoints");
-  const std::uint64_t needed = most > there ? most - there : each;
+  // In double: a billion checkpoints of a large model are beyond 64 bits.
+  const double most = (static_cast<double>(std::min(written, settings.keep)) + 4.0 / 3.0) *
+                      static_cast<double>(each);
+  const auto there = static_cast<double>(bytes_below(run.job.run / "checkpoints"));
+  const auto needed = static_cast<std::uint64_t>(
+      std::min(most > there ? most - there : static_cast<double>(each), 0x1p63));
 
   fs::path existing = fs::absolute(run.job.run);
   while (!fs::exists(existing)) existing = existing.parent_path();
@@ -65,15 +68,15 @@ void require_disk(const OpenRun& run, const model::AdapterSet& adapters) {
 
 void require_same(const char* what, const std::string& saved, const std::string& now) {
   if (saved != now) {
-    throw base::Error("{} is not that of the run: SHA-256 {}, now {}", what, saved, now);
+    throw base::Error("not the run's {}: SHA-256 {} in the run, {} here", what, saved, now);
   }
 }
 
 void require_same(const Identity& saved, const Identity& now) {
   require_same("config.json", saved.config_sha256, now.config_sha256);
-  require_same("the headers of the shards", saved.weights_sha256, now.weights_sha256);
-  require_same("the data", saved.data_sha256, now.data_sha256);
-  require_same("the preregistration", saved.preregistration_sha256, now.preregistration_sha256);
+  require_same("shard headers", saved.headers_sha256, now.headers_sha256);
+  require_same("data", saved.data_sha256, now.data_sha256);
+  require_same("preregistration", saved.preregistration_sha256, now.preregistration_sha256);
 }
 
 // What a resume goes on from, settings resolved.
@@ -143,10 +146,22 @@ OpenRun open_run(Job job) {
   return run;
 }
 
-void require_memory(const OpenRun& run,
+void require_memory(const OpenRun& run, std::int64_t most_tokens,
                     const std::function<void(const model::Batch&)>& require_budget) {
   const std::int64_t count = static_cast<std::int64_t>(run.sequences.size());
   const std::int64_t together = run.job.settings.sequences;
+  // Whole rounds through the list are in every batch. In double: the product may leave 64 bits.
+  double tokens = 0.0;
+  for (const data::Sequence& sequence : run.sequences) {
+    if (sequence.trained() > 0) tokens += static_cast<double>(sequence.tokens.size());
+  }
+  tokens *= static_cast<double>(together / count);
+  if (tokens > static_cast<double>(most_tokens)) {
+    throw base::Error(
+        "memory budget: a step of {} sequences has {:.0f} tokens or more, the budget holds the "
+        "residuals of {}",
+        together, tokens, most_tokens);
+  }
   const std::int64_t windows =
       std::min(count / std::gcd(count, together), run.job.settings.schedule.total);
   std::set<std::vector<std::int64_t>> seen;  // memory depends on the documents' lengths alone
@@ -187,6 +202,16 @@ void Trainer::open_record() {
     create_run(job.run, {run_.run_id, job.identity, settings}, job.scales, job.start);
   }
   record_.emplace(job.run, run_.run_id, run_.from ? run_.from->state.log : LogPosition());
+  breadcrumb_.emplace(job.run);
+  if (observer_.noticed) {
+    if (const auto& left = breadcrumb_->left_behind()) {
+      observer_.noticed(fmt::format("the previous start {} in {}",
+                                    left->stopped ? "stopped with an error" : "was killed",
+                                    describe(*left)));
+    }
+    if (!record_->notice().empty()) observer_.noticed(record_->notice());
+  }
+  breadcrumb_->drop(0, "start");
   if (again) add_start(job.run, job.start, step_);
   if (!run_.from) {
     std::int64_t parameters = 0;
@@ -196,7 +221,7 @@ void Trainer::open_record() {
     JsonLine fields;
     for (const auto& [name, text] : settings) fields.text(name, text);
     fields.text("config_sha256", job.identity.config_sha256)
-        .text("weights_sha256", job.identity.weights_sha256)
+        .text("headers_sha256", job.identity.headers_sha256)
         .text("data_sha256", job.identity.data_sha256)
         .integer("tensors", static_cast<std::int64_t>(adapters_.tensors().size()))
         .integer("parameters", parameters);
@@ -240,6 +265,25 @@ model::Batch Trainer::next_batch(std::int64_t step) {
   }
 }
 
+// An error inside says where the walk was.
+model::SweepResult Trainer::sweep(std::int64_t step, const model::Batch& batch,
+                                  Timing& forward_end) {
+  std::string place = "forward, before the end of layer 0";
+  breadcrumb_->drop(step, "forward");
+  model::SweepHooks hooks;
+  hooks.progress = [&](std::string_view direction, std::int64_t layer) {
+    if (direction == "forward") forward_end = timing();
+    place = fmt::format("{}, behind layer {}", direction, layer);
+    breadcrumb_->drop(step, direction, layer);
+    if (observer_.moved) observer_.moved(step, direction, layer);
+  };
+  try {
+    return sweep_.forward_backward(batch, adapters_, hooks);
+  } catch (const base::Error& error) {
+    throw base::Error("step {}, {}: {}", step, place, error.what());
+  }
+}
+
 void Trainer::take_step(std::int64_t step) {
   const Settings& settings = run_.job.settings;
   const std::int64_t skipped_before = skipped_;
@@ -247,12 +291,7 @@ void Trainer::take_step(std::int64_t step) {
   adapters_.clear_gradients();
 
   Timing forward_end = timing();
-  model::SweepHooks hooks;
-  hooks.progress = [&](std::string_view direction, std::int64_t layer) {
-    if (direction == "forward") forward_end = timing();
-    if (observer_.moved) observer_.moved(step, direction, layer);
-  };
-  const model::SweepResult result = sweep_.forward_backward(batch, adapters_, hooks);
+  const model::SweepResult result = sweep(step, batch, forward_end);
   record_->write(step, "forward_end",
                  JsonLine()
                      .real("loss", result.loss)
@@ -265,6 +304,7 @@ void Trainer::take_step(std::int64_t step) {
   if (!std::isfinite(result.loss)) {
     throw base::Error("step {}: loss is {}; nothing was changed", step, result.loss);
   }
+  breadcrumb_->drop(step, "update");
   const AdamwNorm norm = adamw_norm(moments_.tensors(), settings.adamw.clip);
   const double rate = learning_rate(settings.schedule, step);
   clock_.tick();
@@ -286,8 +326,9 @@ void Trainer::take_step(std::int64_t step) {
 
 void Trainer::checkpoint(std::int64_t step) {
   const Job& job = run_.job;
+  breadcrumb_->drop(step, "checkpoint");
   SnapshotWriter writer(job.run, step);
-  const SnapshotDigests digests = writer.write_tensors(adapters_, moments_);
+  const SnapshotDigests digests = writer.write_tensors(adapters_, moments_, job.identity);
   log(step, "checkpoint",
       JsonLine().text("adapter_sha256", digests.adapter).text("moments_sha256", digests.moments));
   record_->sync();
@@ -297,8 +338,7 @@ void Trainer::checkpoint(std::int64_t step) {
   if (observer_.saved) observer_.saved(step, job.run / "checkpoints");
 }
 
-void Trainer::run() {
-  open_record();
+void Trainer::take_all_steps() {
   const Settings& settings = run_.job.settings;
   while (step_ < settings.schedule.total) {
     take_step(step_ + 1);
@@ -308,7 +348,18 @@ void Trainer::run() {
   }
   // Once more: a run that was killed while it pruned behind its last step ends here at once.
   prune_snapshots(run_.job.run, settings.keep);
-  write_adapter(run_.job.run / "adapter.safetensors", adapters_);
+  write_adapter(run_.job.run / "adapter.safetensors", adapters_, run_.job.identity);
+}
+
+void Trainer::run() {
+  open_record();
+  try {
+    take_all_steps();
+  } catch (const std::exception&) {
+    breadcrumb_->stop();
+    throw;
+  }
+  breadcrumb_->remove();
 }
 
 }  // namespace engine::train

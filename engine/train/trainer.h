@@ -13,6 +13,7 @@
 #include "engine/model/adapter_set.h"
 #include "engine/model/model.h"
 #include "engine/store/scale_scan.h"
+#include "engine/train/breadcrumb.h"
 #include "engine/train/manifest.h"
 #include "engine/train/moments.h"
 #include "engine/train/record.h"
@@ -52,9 +53,10 @@ struct OpenRun {
 OpenRun open_run(Job job);
 
 // Asks `require_budget` about every batch that the run will make, so that the first day does not
-// hide what the second needs; to be called before the adapters take memory.
-// Errors    whatever require_budget throws
-void require_memory(const OpenRun& run,
+// hide what the second needs; to be called before the adapters take memory. A batch of more tokens
+// than `most_tokens` is refused before it is put together.
+// Errors    Error for such a batch; whatever require_budget throws
+void require_memory(const OpenRun& run, std::int64_t most_tokens,
                     const std::function<void(const model::Batch&)>& require_budget);
 
 // The model, as far as training is concerned; a check puts a function of its own here.
@@ -77,6 +79,7 @@ struct Observer {
   std::function<void(std::int64_t step, std::string_view direction, std::int64_t layer)> moved;
   std::function<void(const StepReport&)> stepped;
   std::function<void(std::int64_t step, const std::filesystem::path& checkpoint)> saved;
+  std::function<void(const std::string& notice)> noticed;  // before the first step
 };
 
 // Steps from wherever a run stands to its end.
@@ -87,17 +90,21 @@ class Trainer {
   Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budget, SweepFunctions sweep,
           Observer observer = {});
 
+  const OpenRun& opened() const { return run_; }
+
   // Kill -9 at any moment leaves the newest checkpoint loadable, and a resume repeats the lost
   // steps bit for bit. At the end RUN/adapter.safetensors is the last checkpoint's.
   // Errors    Error for a loss or gradient that is not finite (nothing was changed), and whatever
-  //           reading and writing may throw
+  //           reading and writing may throw, with the step and the place in it
   void run();
 
  private:
   void open_record();
   model::Batch next_batch(std::int64_t step);
   void take_step(std::int64_t step);
+  model::SweepResult sweep(std::int64_t step, const model::Batch& batch, Timing& forward_end);
   void checkpoint(std::int64_t step);
+  void take_all_steps();
   void log(std::int64_t step, std::string_view phase, const JsonLine& fields);
   Timing timing() const;
 
@@ -111,6 +118,7 @@ class Trainer {
   std::int64_t cursor_ = 0;
   std::int64_t skipped_ = 0;
   std::optional<Record> record_;
+  std::optional<Breadcrumb> breadcrumb_;
 };
 
 }  // namespace engine::train
