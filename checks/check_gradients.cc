@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -41,8 +42,10 @@ class Report {
  public:
   Report(const std::string& out, bool verbose) : verbose_(verbose) {
     if (out.empty()) return;
+    if (std::filesystem::exists(out)) throw std::runtime_error(out + ": exists already");
     out_.open(out);
     if (!out_) throw std::runtime_error(out + ": cannot be written");
+    path_ = out;
   }
 
   // Prints what does not hold and the tightest rows; every row with --verbose.
@@ -74,6 +77,16 @@ class Report {
         "nothing\n",
         holds, fails, below, flips);
     if (holds == 0) tally.record(false);  // a table that proves nothing is no pass
+    for (const checks::PlantedGradient& planted : table.planted) {
+      fmt::print("planted: {}: {}\n", planted.what, planted.refused ? "refused" : "NOT REFUSED");
+      tally.record(planted.refused);
+    }
+  }
+
+  // The tables are complete, on the disk.
+  int finish() {
+    if (out_.is_open() && !out_.flush()) throw std::runtime_error(path_ + ": cannot be written");
+    return tally.finish();
   }
 
   checks::Tally tally;
@@ -92,6 +105,7 @@ class Report {
   }
 
   bool verbose_;
+  std::string path_;
   std::ofstream out_;
 };
 
@@ -101,8 +115,7 @@ void check_reference_cases(Report& report) {
     const auto checkpoint = checks::reference_data(model);
     const auto folder = checks::reference_data(std::string("grad/") + name);
     if (!checkpoint || !folder) {
-      report.tally.skip(
-          fmt::format("reference data {}, grad/{} not found: set LAZYLORA_REFERENCE", model, name));
+      report.tally.absent(checkpoint ? folder : checkpoint);
       continue;
     }
     report.add(checks::check_gradient_case(*checkpoint, *folder));
@@ -133,13 +146,13 @@ int main(int argc, char** argv) {
     Report report(out, verbose);
     if (!model.empty()) {
       report.add(checks::check_gradient_case(model, reference));
-      return report.tally.finish();
+      return report.finish();
     }
     const std::filesystem::path& tiny = checks::tiny_checkpoint();
     report.add(checks::check_against_duals(tiny, kDualTokens, quick));
     report.add(checks::check_against_differences(tiny, kDifferenceTokens, quick));
     if (!quick) check_reference_cases(report);
-    return report.tally.finish();
+    return report.finish();
   } catch (const std::exception& error) {
     fmt::print(stderr, "check_gradients: {}\n", error.what());
     return 1;

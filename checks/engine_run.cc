@@ -1,6 +1,7 @@
 #include "checks/engine_run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -91,13 +92,15 @@ std::unique_ptr<engine::model::AdapterSet> adapter_set(Engine& engine, std::int6
   for (const engine::model::AdapterTensor& tensor : set->tensors()) {
     const NamedTensor& given = at(values, tensor.name);
     if (given.shape != std::vector<std::int64_t>{tensor.rows, tensor.cols}) {
-      throw std::runtime_error(tensor.name + ": shape differs from the model's");
+      throw std::runtime_error(fmt::format("{}: {} is [{}], the model's is [{},{}]", values.source,
+                                           tensor.name, fmt::join(given.shape, ","), tensor.rows,
+                                           tensor.cols));
     }
     std::copy(given.data.begin(), given.data.end(), tensor.values.begin());
   }
   if (values.size() != set->tensors().size()) {
-    throw std::runtime_error(fmt::format("{} adapter tensors given, the model has {}",
-                                         values.size(), set->tensors().size()));
+    throw std::runtime_error(fmt::format("{}: holds {} adapter tensors, the model has {}",
+                                         values.source, values.size(), set->tensors().size()));
   }
   return set;
 }
@@ -156,6 +159,12 @@ const std::filesystem::path& tiny_checkpoint() {
 void Tally::skip(const std::string& reason) {
   fmt::print("skipped: {}\n", reason);
   ++skipped_;
+}
+
+void Tally::absent(const Lookup& lookup) {
+  if (!lookup.incomplete) return skip(lookup.why);
+  fmt::print("DOES NOT HOLD  {}\n", lookup.why);
+  record(false);
 }
 
 int Tally::finish() const {

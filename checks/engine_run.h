@@ -61,6 +61,8 @@ class Tally {
   void record(bool held) { held ? ++passed_ : ++failed_; }
   // A skip prints its reason.
   void skip(const std::string& reason);
+  // Reference data that is not there: a skip, or a failure where only this part is missing.
+  void absent(const Lookup& lookup);
   int finish() const;
   int failed() const { return failed_; }
 

@@ -39,7 +39,10 @@ struct ForwardTable {
   bool logits_hold = true;
 };
 
-// Errors    std::runtime_error where the reference does not fit the model
+// Standard deviation.
+double deviation(const std::vector<double>& values);
+
+// Errors    std::runtime_error where the reference does not fit model and ids (require_fit)
 ForwardTable compare_forward(Engine& engine, const std::filesystem::path& model,
                              const std::vector<std::int32_t>& ids,
                              const ForwardReference& reference);

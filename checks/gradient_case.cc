@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "checks/compare.h"
 #include "checks/engine_run.h"
+#include "checks/json_file.h"
 
 namespace checks {
 namespace {
@@ -41,11 +40,25 @@ GradientRow exact_row(const std::string& name, bool holds) {
   return row;
 }
 
-Batch batch_of(const NamedTensors& file) {
+Batch batch_of(const NamedTensors& file, std::int64_t vocabulary) {
   Batch batch;
   batch.tokens = at(file, "input_ids").i32();
   batch.targets = at(file, "targets").i32();
   const std::vector<std::int32_t> document = at(file, "doc_ids").i32();
+  if (batch.tokens.empty() || batch.targets.size() != batch.tokens.size() ||
+      document.size() != batch.tokens.size()) {
+    throw std::runtime_error(fmt::format("{}: {} input_ids, {} targets, {} doc_ids", file.source,
+                                         batch.tokens.size(), batch.targets.size(),
+                                         document.size()));
+  }
+  for (const auto* ids : {&batch.tokens, &batch.targets}) {
+    const std::int32_t least = ids == &batch.tokens ? 0 : -1;
+    for (const std::int32_t id : *ids) {
+      if (id >= least && id < vocabulary) continue;
+      throw std::runtime_error(
+          fmt::format("{}: id {}, the model has {}", file.source, id, vocabulary));
+    }
+  }
   for (std::size_t t = 0; t < document.size(); ++t) {
     if (t == 0 || document[t] != document[t - 1]) {
       batch.documents.push_back(static_cast<std::int64_t>(t));
@@ -112,16 +125,38 @@ void add_stream_rows(const EngineRun& run, const NamedTensors& stream, GradientT
   }
 }
 
+// One tensor off by 1e-3 of itself; one that has lost its largest element; two that have changed
+// places.
+void add_planted_rows(const AdapterSet& adapters, const NamedTensors& gradients,
+                      GradientTable& table) {
+  const auto& tensor = adapters.tensors().front();
+  const std::vector<double>& want = at(gradients, tensor.name).data;
+  std::vector<double> scaled = widen(std::span<const float>(tensor.gradient));
+  std::vector<double> lost = scaled;
+  for (double& g : scaled) g *= 1.001;
+  table.plant(tensor.name + " off by 1e-3 of itself", row_of(tensor.name, scaled, want));
+  *std::ranges::max_element(lost, {}, [](double g) { return std::abs(g); }) = 0.0;
+  table.plant(tensor.name + " without its largest element", row_of(tensor.name, lost, want));
+  for (const auto& other : adapters.tensors()) {
+    if (other.name == tensor.name || other.gradient.size() != want.size()) continue;
+    table.plant(tensor.name + " in the place of " + other.name,
+                row_of(tensor.name, widen(std::span<const float>(other.gradient)), want));
+    break;
+  }
+}
+
 }  // namespace
 
 GradientTable check_gradient_case(const std::filesystem::path& model,
                                   const std::filesystem::path& folder) {
-  std::ifstream file(folder / "result.json");
-  const nlohmann::json result = nlohmann::json::parse(file);
+  const JsonFile result(folder / "result.json");
   Engine engine(model);
-  const auto adapters = adapter_set(engine, result.at("r"), result.at("alpha"),
-                                    read_safetensors(folder / "adapters.safetensors"));
-  const Batch batch = batch_of(read_safetensors(folder / "batch.safetensors"));
+  const auto adapters =
+      adapter_set(engine, result.get<std::int64_t>("/r"), result.get<double>("/alpha"),
+                  read_safetensors(folder / "adapters.safetensors"));
+  const Batch batch =
+      batch_of(read_safetensors(folder / "batch.safetensors"), engine.config().vocabulary);
+  const double wanted = result.number("/loss");
   const EngineRun run = run_backward(engine, batch, *adapters);
 
   GradientTable table;
@@ -129,24 +164,37 @@ GradientTable check_gradient_case(const std::filesystem::path& model,
       fmt::format("{} against float64 automatic differentiation", folder.filename().string());
   GradientRow loss;
   loss.name = "loss (difference in nats)";
-  const double wanted =
-      std::strtod(result.at("loss").at("repr").get<std::string>().c_str(), nullptr);
   loss.norm = wanted;
   loss.error = std::abs(run.result.loss - wanted);
   loss.allowed = kLossGate;
   loss.outcome = GradientRow::judge(loss.error, loss.allowed);
   table.rows.push_back(loss);
 
-  for (const auto& [name, want] : read_safetensors(folder / "routing.safetensors")) {
+  GradientRow wrong_loss = loss;
+  wrong_loss.error += 2 * kLossGate;
+  wrong_loss.outcome = GradientRow::judge(wrong_loss.error, wrong_loss.allowed);
+  table.plant("a loss off by twice the gate", wrong_loss);
+
+  const NamedTensors routing = read_safetensors(folder / "routing.safetensors");
+  for (const auto& [name, want] : routing) {
     if (!name.starts_with("route_idx.")) continue;
-    const auto& got = run.trace.route_index.at(std::stoll(name.substr(name.find('.') + 1)));
-    table.rows.push_back(exact_row(name, got == want.i32()));
+    const auto got = run.trace.route_index.find(std::stoll(name.substr(name.find('.') + 1)));
+    if (got == run.trace.route_index.end()) {
+      throw std::runtime_error(
+          fmt::format("{}: {}: the model has no experts in this layer", routing.source, name));
+    }
+    table.rows.push_back(exact_row(name, got->second == want.i32()));
+    if (table.planted.size() > 1) continue;
+    std::vector<std::int32_t> other = got->second;
+    other.back() += 1;
+    table.plant("another expert in " + name, exact_row(name, other == want.i32()));
   }
   const NamedTensors gradients = read_safetensors(folder / "lora_grads.safetensors");
   for (const auto& tensor : adapters->tensors()) {
     table.rows.push_back(row_of(tensor.name, widen(std::span<const float>(tensor.gradient)),
                                 at(gradients, tensor.name).data));
   }
+  add_planted_rows(*adapters, gradients, table);
   add_stream_rows(run, read_safetensors(folder / "stream.safetensors"), table);
   if (batch.documents.size() > 2) add_isolation_rows(engine, batch, *adapters, run, table);
   return table;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <numeric>
 
 #include "checks/engine_run.h"
 #include "checks/gradient_case.h"
@@ -99,6 +100,15 @@ class DualRun {
   oracle::Options<Scalar> options_;
 };
 
+// The engine's gradient as if it were another: what <gradient, direction> would be then.
+Probe with_gradient(Probe probe, const std::vector<double>& other) {
+  for (int which = 0; which < kDirections; ++which) {
+    const std::vector<double> v = direction(probe, which);
+    probe.engine[which] = std::inner_product(v.begin(), v.end(), other.begin(), 0.0);
+  }
+  return probe;
+}
+
 GradientRow judge(const Probe& probe) {
   GradientRow row;
   row.name = probe.name;
@@ -172,6 +182,19 @@ GradientTable check_against_duals(const std::filesystem::path& model, std::int64
   GradientTable table;
   table.title = fmt::format("every gradient against the oracle's dual numbers, {} tokens", tokens);
   for (const Probe& probe : probes) table.rows.push_back(judge(probe));
+
+  // Along itself, where the gate is 5e-4; and at right angles to itself, an error that the direction
+  // of the gradient alone would not show.
+  for (const Probe* probe : {&probes.front(), &probes.back()}) {
+    std::vector<double> scaled = probe->gradient, turned = probe->gradient;
+    for (double& g : scaled) g *= 1.001;
+    for (std::size_t i = 0; i + 1 < turned.size(); i += 2) {  // orthogonal to the gradient
+      turned[i] += 0.05 * probe->gradient[i + 1];
+      turned[i + 1] -= 0.05 * probe->gradient[i];
+    }
+    table.plant(probe->name + " off by 1e-3 of itself", judge(with_gradient(*probe, scaled)));
+    table.plant(probe->name + " turned by 0.05", judge(with_gradient(*probe, turned)));
+  }
   return table;
 }
 

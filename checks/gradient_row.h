@@ -20,9 +20,20 @@ struct GradientRow {
   }
 };
 
+// A wrong gradient that the table's own comparison was shown: it must not hold.
+struct PlantedGradient {
+  std::string what;
+  bool refused = false;
+};
+
 struct GradientTable {
   std::string title;
   std::vector<GradientRow> rows;
+  std::vector<PlantedGradient> planted;
+
+  void plant(const std::string& what, const GradientRow& row) {
+    planted.push_back({what, row.outcome == GradientRow::Outcome::kFails});
+  }
 };
 
 }  // namespace checks

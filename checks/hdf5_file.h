@@ -1,6 +1,8 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "checks/reference.h"
 
@@ -10,6 +12,12 @@ namespace checks {
 //
 // Errors    std::runtime_error naming the file
 NamedTensors read_hdf5(const std::filesystem::path& path);
+
+// An attribute of the root group: text, or whole numbers joined by commas. Nothing if there is none.
+//
+// Errors    std::runtime_error naming the file and the attribute
+std::optional<std::string> read_hdf5_attribute(const std::filesystem::path& path,
+                                               const std::string& name);
 
 // A new file with one dataset a tensor: those of `f32` as float32, which must hold them exactly,
 // those of `f64` as float64. Nothing in it depends on time or place: the same numbers give the same

@@ -1,14 +1,19 @@
 // Writes a forward trace as HDF5: one dataset a tensor, under the names of the C reference's dumps.
 #pragma once
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <initializer_list>
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "oracle/config.h"
@@ -32,15 +37,57 @@ class H5Handle {
   herr_t (*close_)(hid_t);
 };
 
-// A new file without object times: the same trace gives the same bytes.
+// Writes `bytes` to PATH.tmp, syncs and renames: the file is there as a whole or not at all.
 //
-// Errors  throws std::runtime_error naming the file or the dataset; one that exists is overwritten
+// Errors  throws std::runtime_error naming the path and the system's reason; PATH.tmp is removed
+inline void write_whole_file(const std::filesystem::path& path, std::span<const char> bytes) {
+  const std::string temporary = path.string() + ".tmp";
+  const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  const auto fail = [&](const std::string& what) {
+    const std::string reason = std::strerror(errno);
+    if (descriptor >= 0) {
+      ::close(descriptor);
+      ::unlink(temporary.c_str());
+    }
+    throw std::runtime_error(fmt::format("{}: {}: {}", path.string(), what, reason));
+  };
+  if (descriptor < 0) fail("cannot be opened for writing");
+  for (size_t at = 0; at < bytes.size();) {
+    const ssize_t written = ::write(descriptor, bytes.data() + at, bytes.size() - at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      fail(fmt::format("write failed at offset {}, {} bytes not written", at, bytes.size() - at));
+    }
+    at += static_cast<size_t>(written);
+  }
+  if (::fsync(descriptor) != 0) fail("cannot be made durable (fsync)");
+  if (::rename(temporary.c_str(), path.c_str()) != 0) fail("cannot be renamed from " + temporary);
+  ::close(descriptor);
+}
+
+// A file that never was anywhere: what its name would hide must not be lost.
+//
+// Errors  throws std::runtime_error naming the path if anything stands there
+inline void require_free(const std::filesystem::path& path) {
+  std::error_code ignored;
+  if (std::filesystem::symlink_status(path, ignored).type() !=
+      std::filesystem::file_type::not_found) {
+    throw std::runtime_error(path.string() + ": exists already");
+  }
+}
+
+// A new file without object times: the same trace gives the same bytes. It grows in memory (the
+// whole trace is there, too) and reaches the disk in finish(): the HDF5 library dies of a full disk
+// when it closes a file.
+//
+// Errors  throws std::runtime_error naming the file or the dataset
 class DumpFile {
  public:
   explicit DumpFile(const std::filesystem::path& path)
-      : properties_(H5P_FILE_CREATE),
-        file_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, properties_, H5P_DEFAULT), H5Fclose,
-              path.string()) {}
+      : path_(path),
+        properties_(H5P_FILE_CREATE),
+        access_(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, path.string()),
+        file_(create(), H5Fclose, path.string()) {}
 
   // Stored little-endian whatever the machine: f64, or i32.
   void dataset(const std::string& name, std::span<const double> data,
@@ -62,8 +109,15 @@ class DumpFile {
     const H5Handle space(H5Screate(H5S_SCALAR), H5Sclose, name);
     attribute(name, space, type, type, text.data());
   }
-  // Closing cannot report a full disk: the destructor has nowhere to say so.
-  void finish() { check(H5Fflush(file_, H5F_SCOPE_GLOBAL), "flush"); }
+  void finish() {
+    check(H5Fflush(file_, H5F_SCOPE_GLOBAL), path_.string());
+    const ssize_t size = H5Fget_file_image(file_, nullptr, 0);
+    check(size < 0 ? -1 : 0, path_.string());
+    std::vector<char> image(static_cast<size_t>(size));
+    check(H5Fget_file_image(file_, image.data(), image.size()) == size ? 0 : -1, path_.string());
+    require_free(path_);
+    write_whole_file(path_, image);
+  }
 
  private:
   // A creation property list without object times.
@@ -72,6 +126,14 @@ class DumpFile {
       check(H5Pset_obj_track_times(*this, false), "property list");
     }
   };
+
+  // Attributes above 64 KiB (the ids of a long sequence) need the format of HDF5 1.8.
+  hid_t create() const {
+    check(H5Pset_fapl_core(access_, kGrowth, false), path_.string());
+    check(H5Pset_libver_bounds(access_, H5F_LIBVER_V18, H5F_LIBVER_LATEST), path_.string());
+    check(H5Pset_attr_phase_change(properties_, 0, 0), path_.string());
+    return H5Fcreate(path_.c_str(), H5F_ACC_TRUNC, properties_, access_);
+  }
 
   void dataset(const std::string& name, const void* data, size_t size,
                std::initializer_list<size_t> shape, hid_t stored, hid_t native) {
@@ -98,7 +160,11 @@ class DumpFile {
     if (status < 0) throw std::runtime_error(name + ": HDF5 cannot write");
   }
 
+  static constexpr size_t kGrowth = size_t{1} << 20;
+
+  std::filesystem::path path_;
   Timeless properties_;
+  H5Handle access_;
   H5Handle file_;
 };
 

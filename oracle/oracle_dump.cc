@@ -6,6 +6,7 @@
 
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <exception>
 #include <map>
@@ -37,12 +38,23 @@ std::vector<int32_t> parse_ids(const std::string& text, const std::string& where
   }
 }
 
-int usage() {
-  fmt::print(stderr,
+double number(const std::string& text, const std::string& where) {
+  double value = 0.0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) {
+    throw std::runtime_error(fmt::format("{} {}: not a number", where, text));
+  }
+  return value;
+}
+
+// To `where`; `code` is handed on.
+int usage(std::FILE* where, int code) {
+  fmt::print(where,
              "usage: oracle_dump --model DIR --ids FILE [--adapter FILE.safetensors [--alpha A]] "
              "OUT.h5\n");
-  return 2;
+  return code;
 }
+int bad_usage() { return usage(stderr, 2); }
 
 }  // namespace
 
@@ -51,25 +63,28 @@ int main(int argc, char** argv) {
   std::string out;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
+    if (arg == "--help" || arg == "-h") return usage(stdout, 0);
     if (arg == "--model" || arg == "--ids" || arg == "--adapter" || arg == "--alpha") {
-      if (i + 1 == argc || !option.emplace(arg, argv[++i]).second) return usage();
+      if (i + 1 == argc || !option.emplace(arg, argv[++i]).second) return bad_usage();
     } else if (out.empty() && !arg.starts_with("-")) {
       out = arg;
     } else {
-      return usage();
+      return bad_usage();
     }
   }
-  if (!option.contains("--model") || !option.contains("--ids") || out.empty()) return usage();
-  if (option.contains("--alpha") && !option.contains("--adapter")) return usage();
+  if (!option.contains("--model") || !option.contains("--ids") || out.empty()) return bad_usage();
+  if (option.contains("--alpha") && !option.contains("--adapter")) return bad_usage();
 
   try {
+    oracle::require_free(out);
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // what fails is said once, below
     const oracle::Checkpoint checkpoint(option["--model"]);
     oracle::Batch batch;
     batch.tokens = parse_ids(oracle::read_text(option["--ids"]), option["--ids"]);
     oracle::Adapters<double> adapters;
     if (option.contains("--adapter")) {
       std::optional<double> alpha;
-      if (option.contains("--alpha")) alpha = std::stod(option["--alpha"]);
+      if (option.contains("--alpha")) alpha = number(option["--alpha"], "--alpha");
       adapters = oracle::load_adapters<double>(option["--adapter"], alpha);
     }
     const oracle::Trace<double> trace = oracle::forward<double>(checkpoint, adapters, batch);

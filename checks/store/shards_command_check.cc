@@ -80,7 +80,7 @@ TEST_F(ShardsCommand, A10_DigestsTellWhatHeadersCannot) {
   const Outcome outcome = shards({model_, "--digests", manifest});
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("error: " + place), HasSubstr("content   differs from"),
                                  HasSubstr(": does not hold\n")));
-  EXPECT_THAT(outcome.error, HasSubstr("1 errors"));
+  EXPECT_THAT(outcome.error, HasSubstr(": 1 error"));
 }
 
 TEST_F(ShardsCommand, A8_CacheOfAVerification) {
@@ -130,6 +130,72 @@ TEST_F(ShardsCommand, PrintsAllFindings) {
               AllOf(HasSubstr("oid sha256:abc, size 12"), HasSubstr("vocab_size is missing"),
                     HasSubstr(": does not hold\n")));
   EXPECT_THAT(outcome.error, HasSubstr("2 errors"));
+}
+
+std::ptrdiff_t lines(const std::string& text) { return std::ranges::count(text, '\n'); }
+
+// A shard that cannot be read, a wrong configuration and a tensor of another shape, all in one run;
+// the hundreds of tensors of the shard are one line.
+TEST_F(ShardsCommand, LayoutIsJudgedAsFarAsCanBeRead) {
+  checks::write_bytes(model_ + "/model-00003-of-00004.safetensors", "<!DOCTYPE html><html></html>");
+  const std::string config = checks::read_bytes(model_ + "/config.json");
+  checks::write_bytes(model_ + "/config.json",
+                      checks::replaced(config, "\"vocab_size\": 512", "\"vocab_size\": 500"));
+  const Outcome outcome = shards({model_});
+  EXPECT_THAT(
+      outcome.out,
+      AllOf(HasSubstr("00003-of-00004.safetensors: at byte 0: this is an HTML page"),
+            HasSubstr("of the tensors that the index places in it cannot be judged"),
+            HasSubstr("embed_tokens.weight"), HasSubstr("lm_head.weight"),
+            HasSubstr("shape is [512,128], the configuration wants [500,128]"),
+            HasSubstr("other tensors of the configuration neither"), Not(HasSubstr("is missing"))));
+  EXPECT_THAT(outcome.error, HasSubstr(": 3 errors"));
+  EXPECT_LT(lines(outcome.out), 14) << outcome.out;
+}
+
+TEST_F(ShardsCommand, MissingShardIsNamedFirst) {
+  fs::remove(model_ + "/model-00003-of-00004.safetensors");
+  const Outcome outcome = shards({model_});
+  EXPECT_TRUE(outcome.out.starts_with("error: " + model_ +
+                                      "/model-00003-of-00004.safetensors: the shard is missing: "
+                                      "the index places "))
+      << outcome.out;
+  EXPECT_THAT(outcome.error, HasSubstr(": 1 error"));
+  EXPECT_THAT(outcome.error, Not(HasSubstr("errors")));
+  EXPECT_LT(lines(outcome.out), 10) << outcome.out;
+  // Without an index, its neighbours' names tell.
+  fs::remove(model_ + "/model.safetensors.index.json");
+  const Outcome without = shards({model_});
+  EXPECT_THAT(without.out,
+              HasSubstr("model-00003-of-00004.safetensors: the shard is missing: there "
+                        "is no index"));
+  EXPECT_THAT(without.error, HasSubstr(": 1 error"));
+  EXPECT_LT(lines(without.out), 10) << without.out;
+}
+
+// Nothing hides anything: header, index, configuration and layout, each wrong in its own way.
+TEST_F(ShardsCommand, EveryKindOfErrorAtOnce) {
+  checks::write_bytes(model_ + "/stray.safetensors", "short");
+  const std::string index = checks::read_bytes(model_ + "/model.safetensors.index.json");
+  checks::write_bytes(model_ + "/model.safetensors.index.json", index.substr(0, index.size() / 2));
+  const std::string config = checks::read_bytes(model_ + "/config.json");
+  checks::write_bytes(model_ + "/config.json",
+                      checks::replaced(config, "\"vocab_size\": 512", "\"vocab_size\": 511"));
+  const Outcome outcome = shards({model_});
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("stray.safetensors"), HasSubstr("the index is not valid JSON"),
+                    HasSubstr("the configuration wants [511,128]"), HasSubstr("lm_head.weight"),
+                    HasSubstr(": does not hold\n")));
+  std::string wrong = checks::replaced(config, "\"vocab_size\": 512", "\"vocab_size\": 0");
+  wrong = checks::replaced(wrong, "\"num_experts\": 16", "\"num_experts\": \"16\"");
+  wrong = checks::replaced(wrong, "\"q_lora_rank\"", "\"q_rank\"");
+  checks::write_bytes(model_ + "/config.json", wrong);
+  const Outcome three = shards({model_});
+  EXPECT_THAT(three.out, AllOf(HasSubstr("vocab_size is 0"), HasSubstr("num_experts is \"16\""),
+                               HasSubstr("q_lora_rank is missing"), HasSubstr("stray.safetensors"),
+                               HasSubstr("the index is not valid JSON"),
+                               HasSubstr("are not judged: the configuration does not hold")));
+  EXPECT_THAT(three.error, HasSubstr(": 5 errors"));
 }
 
 TEST_F(ShardsCommand, Json) {

@@ -60,6 +60,7 @@ class LayerDump {
   }
 
   void logits(const store::MatrixSpool& matrix) { writer_.write("logits", matrix); }
+  void commit() { writer_.commit(); }
 
   // Where the residual first was not finite; empty: nowhere.
   const std::string& not_finite() const { return not_finite_; }
@@ -216,6 +217,7 @@ void run(const ForwardOptions& options) {
   if (dump) {
     dump->flush(trace);
     dump->logits(matrix);
+    dump->commit();
   }
   const Logits logits = digest(matrix);
   report(options, config, result, logits);

@@ -144,18 +144,16 @@ void read_contents(const ShardsOptions& options, const store::ShardReader& reade
 
 Report inspect(const ShardsOptions& options) {
   Report report;
-  report.findings = store::inspect_shards(options.model);
-  const bool sound = report.holds();
-  try {
-    report.config = model::load_config(options.model);
-  } catch (const base::Error& error) {
-    const std::string path = (std::filesystem::path(options.model) / "config.json").string();
-    report.findings.push_back(store::finding_of(path, error.what()));
-  }
-  if (!sound) return report;
-  const store::ShardReader reader(options.model);
+  const store::ShardReader reader(options.model, report.findings);
   measure(reader, report);
-  if (report.config) append(report, model::check_layout(*report.config, reader));
+  report.config = model::inspect_config(options.model, report.findings);
+  if (report.config) {
+    append(report, model::check_layout(*report.config, reader));
+  } else if (report.tensors > 0) {
+    report.findings.push_back({Severity::kNote, options.model, "", std::nullopt,
+                               "names, shapes and dtypes of the tensors are not judged: the "
+                               "configuration does not hold"});
+  }
   // What does not even fit its own headers is not worth hours of reading.
   if (report.holds()) read_contents(options, reader, report);
   return report;
@@ -235,8 +233,8 @@ void run(const ShardsOptions& options) {
     print_text(options, report);
   }
   if (!report.holds()) {
-    throw base::Error("{}: {} errors", options.model,
-                      store::count(report.findings, Severity::kError));
+    const std::size_t errors = store::count(report.findings, Severity::kError);
+    throw base::Error("{}: {} error{}", options.model, errors, errors == 1 ? "" : "s");
   }
 }
 

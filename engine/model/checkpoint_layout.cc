@@ -35,6 +35,12 @@ class LayoutCheck {
     for (const ExpectedTensor& tensor : model_tensors(config_)) check(tensor);
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) check_layer(layer);
     check_rest();
+    if (lost_ > 0) {
+      report(Severity::kNote, nullptr, first_lost_,
+             fmt::format("is not judged, and {} other tensors of the configuration neither: they "
+                         "may be in the shards that are missing or cannot be read",
+                         lost_ - 1));
+    }
     if (!config_.quantization_stated) {
       report(Severity::kNote, nullptr, "",
              "no quantization_config: that the experts are MXFP4 is taken from the names "
@@ -56,6 +62,10 @@ class LayoutCheck {
 
   const TensorEntry* check(const ExpectedTensor& tensor) {
     const TensorEntry* entry = reader_.find_if_any(tensor.name);
+    if (entry == nullptr && reader_.may_be_lost(tensor.name)) {
+      if (lost_++ == 0) first_lost_ = tensor.name;
+      return nullptr;
+    }
     if (entry == nullptr) {
       report(Severity::kError, nullptr, tensor.name,
              fmt::format("is missing; the configuration wants it with shape [{}]",
@@ -161,6 +171,8 @@ class LayoutCheck {
   const store::ShardReader& reader_;
   std::vector<bool> expected_;  // [entry]
   std::vector<Finding> findings_;
+  std::int64_t lost_ = 0;
+  std::string first_lost_;
 };
 
 }  // namespace

@@ -36,7 +36,8 @@ std::int64_t tensor_count(const Config& config);
 // another shape or dtype, packed and scale that do not fit each other, a `language_model.` tensor
 // that has no place (to leave out a bias that is there would be another model). As a note, experts
 // whose six tensors are no single run of bytes: legal, but no longer one read. Vision tensors are
-// passed over.
+// passed over. Of a reader that could not read every shard, the tensors that may be in the others are
+// one note.
 std::vector<store::Finding> check_layout(const Config& config, const store::ShardReader& reader);
 
 }  // namespace engine::model

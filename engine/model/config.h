@@ -2,8 +2,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "engine/store/finding.h"
 
 namespace engine::model {
 
@@ -61,10 +64,15 @@ struct Config {
 // docs/model.md section 1.
 //
 // Errors    Error naming file and field: missing, of the wrong type, out of range, given twice
-//           with different values, or present with a value that this program does not compute
+//           with different values, or present with a value that this program does not compute; and
+//           how many fields more are wrong
 Config load_config(const std::filesystem::path& folder);
 
-// The same from text; `where` names it in messages.
+// Nothing, and a finding for every wrong field, where load_config throws.
+std::optional<Config> inspect_config(const std::filesystem::path& folder,
+                                     std::vector<store::Finding>& findings);
+
+// load_config from text; `where` names it in messages.
 Config parse_config(const std::string& text, const std::string& where);
 
 }  // namespace engine::model

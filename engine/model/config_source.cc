@@ -75,16 +75,17 @@ ConfigSource::ConfigSource(const std::string& text, std::string where)
   }
 }
 
-void ConfigSource::refuse(const Field& field, const std::string& message) const {
-  throw Error("{}: {} {}", where_, name_of(field), message);
+void ConfigSource::report(const std::string& message) {
+  findings_.push_back({store::Severity::kError, where_, "", std::nullopt, message});
 }
 
-void ConfigSource::refuse_missing(const Field& field) const {
-  refuse(field, "is missing; it is required, there is no default for it");
+void ConfigSource::refuse(const Field& field, const std::string& message) {
+  report(fmt::format("{} {}", name_of(field), message));
 }
 
-ConfigSource::Found ConfigSource::find(const Field& field) const {
+std::optional<ConfigSource::Found> ConfigSource::find(const Field& field) {
   Found first;
+  bool agree = true;
   const auto look = [&](const auto& blocks, std::string_view name) {
     if (name.empty()) return;
     for (const auto& [prefix, block] : blocks) {
@@ -94,86 +95,99 @@ ConfigSource::Found ConfigSource::find(const Field& field) const {
       if (first.value == nullptr) {
         first = {path, &*found};
       } else if (*first.value != *found) {
-        throw Error("{}: {} is {}, but {} is {}", where_, first.path, shown(*first.value), path,
-                    shown(*found));
+        report(fmt::format("{} is {}, but {} is {}", first.path, shown(*first.value), path,
+                           shown(*found)));
+        agree = false;
       }
     }
   };
   look(text_blocks_, field.text);
   look(text_blocks_, field.alias);
   look(linear_blocks_, field.linear);
-  return first;
+  return agree ? std::optional(first) : std::nullopt;
 }
 
-ConfigSource::Found ConfigSource::require(const Field& field) const {
-  Found found = find(field);
-  if (found.value == nullptr) refuse_missing(field);
-  return found;
+std::optional<ConfigSource::Found> ConfigSource::require(const Field& field) {
+  std::optional<Found> found = find(field);
+  if (!found || found->value != nullptr) return found;
+  refuse(field, "is missing; it is required, there is no default for it");
+  return std::nullopt;
 }
 
-std::int64_t ConfigSource::integer(const Field& field, std::int64_t low, std::int64_t high) const {
-  const Found found = require(field);
-  if (!found.value->is_number_integer()) {
-    throw Error("{}: {} is {}, not an integer", where_, found.path, shown(*found.value));
+std::optional<std::int64_t> ConfigSource::integer(const Field& field, std::int64_t low,
+                                                  std::int64_t high) {
+  const std::optional<Found> found = require(field);
+  if (!found) return std::nullopt;
+  if (!found->value->is_number_integer()) {
+    report(fmt::format("{} is {}, not an integer", found->path, shown(*found->value)));
+    return std::nullopt;
   }
   // An unsigned number above 2^63 would turn negative.
-  const bool huge = found.value->is_number_unsigned() &&
-                    found.value->get<std::uint64_t>() >
+  const bool huge = found->value->is_number_unsigned() &&
+                    found->value->get<std::uint64_t>() >
                         static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  const std::int64_t value = huge ? 0 : found.value->get<std::int64_t>();
+  const std::int64_t value = huge ? 0 : found->value->get<std::int64_t>();
   if (huge || value < low || value > high) {
-    throw Error("{}: {} is {}, outside {} ... {}", where_, found.path, shown(*found.value), low,
-                high);
+    report(
+        fmt::format("{} is {}, outside {} ... {}", found->path, shown(*found->value), low, high));
+    return std::nullopt;
   }
   return value;
 }
 
-float ConfigSource::number(const Field& field) const {
-  const Found found = require(field);
-  if (!found.value->is_number()) {
-    throw Error("{}: {} is {}, not a number", where_, found.path, shown(*found.value));
+std::optional<float> ConfigSource::number(const Field& field) {
+  const std::optional<Found> found = require(field);
+  if (!found) return std::nullopt;
+  if (!found->value->is_number()) {
+    report(fmt::format("{} is {}, not a number", found->path, shown(*found->value)));
+    return std::nullopt;
   }
-  const double exact = found.value->get<double>();
+  const double exact = found->value->get<double>();
   if (!(std::abs(exact) <= static_cast<double>(std::numeric_limits<float>::max()))) {
-    throw Error("{}: {} is {}, outside float32's range", where_, found.path, shown(*found.value));
+    report(fmt::format("{} is {}, outside float32's range", found->path, shown(*found->value)));
+    return std::nullopt;
   }
   return static_cast<float>(exact);
 }
 
-float ConfigSource::positive(const Field& field) const {
-  const float value = number(field);
-  if (!(value > 0.0f)) refuse(field, fmt::format("is {}, not above 0", value));
-  return value;
+float ConfigSource::positive(const Field& field) {
+  const std::optional<float> value = number(field);
+  if (value && !(*value > 0.0f)) refuse(field, fmt::format("is {}, not above 0", *value));
+  return value.value_or(0.0f);
 }
 
-bool ConfigSource::flag_or(const Field& field, bool otherwise) const {
-  const Found found = find(field);
-  if (found.value == nullptr) return otherwise;
-  if (!found.value->is_boolean()) {
-    throw Error("{}: {} is {}, neither true nor false", where_, found.path, shown(*found.value));
+bool ConfigSource::flag_or(const Field& field, bool otherwise) {
+  const std::optional<Found> found = find(field);
+  if (!found || found->value == nullptr) return otherwise;
+  if (!found->value->is_boolean()) {
+    report(fmt::format("{} is {}, neither true nor false", found->path, shown(*found->value)));
+    return otherwise;
   }
-  return found.value->get<bool>();
+  return found->value->get<bool>();
 }
 
-std::optional<std::vector<std::int64_t>> ConfigSource::layers(const Field& field,
-                                                              std::int64_t high) const {
-  const Found found = find(field);
-  if (found.value == nullptr) return std::nullopt;
-  if (!found.value->is_array()) {
-    throw Error("{}: {} is {}, not a list", where_, found.path, shown(*found.value));
+std::optional<std::vector<std::int64_t>> ConfigSource::layers(const Field& field, std::int64_t high,
+                                                              bool required) {
+  const std::optional<Found> found = required ? require(field) : find(field);
+  if (!found || found->value == nullptr) return std::nullopt;
+  if (!found->value->is_array()) {
+    report(fmt::format("{} is {}, not a list", found->path, shown(*found->value)));
+    return std::nullopt;
   }
   std::vector<std::int64_t> list;
   std::set<std::int64_t> seen;
-  for (const Json& entry : *found.value) {
+  for (const Json& entry : *found->value) {
     const bool inside = entry.is_number_unsigned() && entry.get<std::uint64_t>() >= 1 &&
                         entry.get<std::uint64_t>() <= static_cast<std::uint64_t>(high);
     if (!inside) {
-      throw Error("{}: {} holds {}; layers are counted from 1 to {}", where_, found.path,
-                  shown(entry), high);
+      report(fmt::format("{} holds {}; layers are counted from 1 to {}", found->path, shown(entry),
+                         high));
+      return std::nullopt;
     }
     list.push_back(entry.get<std::int64_t>());
     if (!seen.insert(list.back()).second) {
-      throw Error("{}: {} holds layer {} twice", where_, found.path, list.back());
+      report(fmt::format("{} holds layer {} twice", found->path, list.back()));
+      return std::nullopt;
     }
   }
   return list;
@@ -188,13 +202,13 @@ std::vector<std::pair<std::string, const Json*>> ConfigSource::blocks(std::strin
   return result;
 }
 
-void ConfigSource::require_if_present(std::string_view name, const Json& only) const {
+void ConfigSource::require_if_present(std::string_view name, const Json& only) {
   for (const auto* blocks : {&text_blocks_, &linear_blocks_}) {
     for (const auto& [prefix, block] : *blocks) {
       const auto found = block->find(std::string(name));
       if (found == block->end() || *found == only) continue;
-      throw Error("{}: {}{} is {}; only {} is supported", where_, prefix, name, shown(*found),
-                  shown(only));
+      report(fmt::format("{}{} is {}; only {} is supported", prefix, name, shown(*found),
+                         shown(only)));
     }
   }
 }

@@ -1,13 +1,17 @@
-#include <array>
+#include <fmt/format.h>
 
-#include "engine/base/error.h"
+#include <algorithm>
+
 #include "engine/model/config_source.h"
 
 namespace engine::model {
 namespace {
 
-using base::Error;
 using Json = ConfigSource::Json;
+
+std::string shown(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
+}
 
 // The values that are MXFP4 as docs/model.md section 3 decodes it; the first is the one that
 // messages name.
@@ -28,42 +32,46 @@ std::vector<Json> supported(const std::string& key) {
 
 // What is not quantised in a K3 checkpoint must be on the list: a list without it describes another
 // one.
-void check_ignored(const Json& list, const std::string& path, const std::string& where) {
-  if (!list.is_array()) throw Error("{}: {} is {}, not a list", where, path, list.dump());
+void check_ignored(const Json& list, const std::string& path, ConfigSource& source) {
+  if (!list.is_array()) {
+    source.report(fmt::format("{} is {}, not a list", path, shown(list)));
+    return;
+  }
+  for (const Json& pattern : list) {
+    if (pattern.is_string()) continue;
+    source.report(fmt::format("{} holds {}, not a text", path, shown(pattern)));
+    return;
+  }
   for (const char* module : {"self_attn", "shared_experts", "mlp", "lm_head"}) {
     bool listed = false;
     for (const Json& pattern : list) {
-      if (!pattern.is_string()) {
-        throw Error("{}: {} holds {}, not a text", where, path, pattern.dump());
-      }
       listed = listed || pattern.get_ref<const std::string&>().find(module) != std::string::npos;
     }
     if (!listed) {
-      throw Error("{}: {} does not list {}: only routed experts may be quantised", where, path,
-                  module);
+      source.report(
+          fmt::format("{} does not list {}: only routed experts may be quantised", path, module));
     }
   }
 }
 
 }  // namespace
 
-void check_quantization(const Json& block, const std::string& path, const std::string& where) {
+void check_quantization(const Json& block, const std::string& path, ConfigSource& source) {
   for (const auto& [key, value] : block.items()) {
     const std::string below = path + "." + key;
     const std::vector<Json> values = supported(key);
     if (key == "ignore") {
-      check_ignored(value, below, where);
+      check_ignored(value, below, source);
     } else if (!values.empty()) {
       if (std::ranges::find(values, value) == values.end()) {
-        throw Error("{}: {} is {}; only {} is supported", where, below,
-                    value.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60),
-                    values.front().dump());
+        source.report(fmt::format("{} is {}; only {} is supported", below, shown(value),
+                                  values.front().dump()));
       }
     } else if (value.is_object()) {
-      check_quantization(value, below, where);
+      check_quantization(value, below, source);
     } else if (value.is_array()) {
       for (const Json& entry : value) {
-        if (entry.is_object()) check_quantization(entry, below, where);
+        if (entry.is_object()) check_quantization(entry, below, source);
       }
     }
   }

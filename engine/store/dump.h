@@ -12,14 +12,16 @@ namespace engine::store {
 
 // Where a forward pass leaves its interior values: an HDF5 file (a path that ends in .h5) or a
 // folder of raw little-endian files NAME.bin without header, the layout of the C reference's dumps.
-// The same names in both; docs/formats.md lists them.
+// The same names in both; docs/formats.md lists them. Either grows beside PATH as PATH.tmp and
+// appears under its name when commit() is called; without it, after an error for instance, nothing
+// is left.
 class DumpWriter {
  public:
-  // Errors    Error if `path` exists already or cannot be made
+  // Errors    Error if `path` exists already or PATH.tmp cannot be made
   explicit DumpWriter(const std::filesystem::path& path);
   ~DumpWriter();
 
-  // A [rows,cols] array. Errors: Error naming path and array
+  // A [rows,cols] array. Errors: Error naming path, array and the system's reason (disk full, ...)
   void write(const std::string& name, std::int64_t rows, std::int64_t cols,
              std::span<const float> values);
   void write(const std::string& name, std::int64_t rows, std::int64_t cols,
@@ -27,6 +29,10 @@ class DumpWriter {
   void write(const std::string& name, const MatrixSpool& matrix);
   // An attribute of the whole dump (a file ATTRIBUTE.txt in a folder).
   void attribute(const std::string& name, const std::string& value);
+
+  // Syncs and renames.
+  // Errors    Error naming the path and the system's reason
+  void commit();
 
  private:
   struct State;

@@ -80,9 +80,14 @@ void DurableFile::write(std::span<const std::byte> bytes) {
 }
 
 void DurableFile::commit() {
-  sync_descriptor(descriptor_, temporary_);
-  rename_durably(temporary_, final_);
+  publish_file(descriptor_, temporary_, final_);
   committed_ = true;
+}
+
+void publish_file(int descriptor, const std::filesystem::path& temporary,
+                  const std::filesystem::path& final) {
+  sync_descriptor(descriptor, temporary);
+  rename_durably(temporary, final);
 }
 
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) {

@@ -40,6 +40,11 @@ class DurableFile {
   bool committed_ = false;
 };
 
+// For a file that was not written through DurableFile: syncs the open file, renames it from
+// `temporary` to `final` (both absolute) and syncs the folder.
+void publish_file(int descriptor, const std::filesystem::path& temporary,
+                  const std::filesystem::path& final);
+
 // A DurableFile in one call.
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_durably(const std::filesystem::path& path, std::string_view text);

@@ -18,8 +18,10 @@ constexpr std::uint64_t kMaxIndexBytes = 512'000'000;
 
 class IndexSax : public nlohmann::json_sax<json> {
  public:
-  IndexSax(std::string file, const ShardTable& table, std::vector<Finding>& findings)
+  IndexSax(std::string file, const std::set<std::string>& present, ShardTable& table,
+           std::vector<Finding>& findings)
       : file_(std::move(file)),
+        present_(present),
         table_(table),
         findings_(findings),
         named_(table.entries.size(), false) {}
@@ -85,6 +87,7 @@ class IndexSax : public nlohmann::json_sax<json> {
       report("", "has no weight_map");
       return;
     }
+    table_.has_index = true;
     std::uint64_t sum = 0;
     for (std::size_t i = 0; i < table_.entries.size(); ++i) {
       const TensorEntry& entry = table_.entries[i];
@@ -94,12 +97,15 @@ class IndexSax : public nlohmann::json_sax<json> {
           std::string(entry.name),
           fmt::format("stands in the header of {}, but not in the index", table_.file_name(entry)));
     }
-    if (total_size_ && *total_size_ != sum) {
+    const bool whole = table_.broken.empty() && table_.missing.empty();
+    if (whole && total_size_ && *total_size_ != sum) {
       findings_.push_back({Severity::kWarning, file_, "", std::nullopt,
                            fmt::format("metadata.total_size is {}, but the tensors take {} bytes",
                                        *total_size_, sum)});
     }
   }
+
+  UnfoundByShard take_unfound() { return std::move(unfound_); }
 
  private:
   void report(const std::string& tensor, const std::string& message) {
@@ -123,6 +129,13 @@ class IndexSax : public nlohmann::json_sax<json> {
       return;
     }
     const TensorEntry* found = table_.find(name_);
+    if (found == nullptr && (!present_.contains(shard) || table_.broken.contains(shard))) {
+      if (!present_.contains(shard)) table_.missing.insert(shard);
+      table_.lost.insert(name_);
+      Unfound& unfound = unfound_[shard];
+      if (unfound.count++ == 0) unfound.first = name_;
+      return;
+    }
     if (found == nullptr) {
       report(name_, fmt::format("is said to be in {}, but no header has it", shortened(shard)));
       return;
@@ -136,8 +149,10 @@ class IndexSax : public nlohmann::json_sax<json> {
   }
 
   const std::string file_;
-  const ShardTable& table_;
+  const std::set<std::string>& present_;
+  ShardTable& table_;
   std::vector<Finding>& findings_;
+  UnfoundByShard unfound_;
   std::vector<bool> named_;  // [entry]
   int depth_ = 0;
   std::string part_;  // the key at depth 1
@@ -149,23 +164,24 @@ class IndexSax : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-void check_index(const std::filesystem::path& path, const ShardTable& table,
-                 std::vector<Finding>& findings) {
+UnfoundByShard check_index(const std::filesystem::path& path, const std::set<std::string>& present,
+                           ShardTable& table, std::vector<Finding>& findings) {
   std::error_code ignored;
   if (std::filesystem::symlink_status(path, ignored).type() ==
       std::filesystem::file_type::not_found) {
-    return;
+    return {};
   }
   std::string text;
   try {
     text = read_text(path, kMaxIndexBytes);
   } catch (const base::Error& error) {
     findings.push_back(finding_of(path.string(), error.what()));
-    return;
+    return {};
   }
-  IndexSax sax(path.string(), table, findings);
+  IndexSax sax(path.string(), present, table, findings);
   json::sax_parse(text.begin(), text.end(), &sax);
   sax.finish();
+  return sax.take_unfound();
 }
 
 }  // namespace engine::store

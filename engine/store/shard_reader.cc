@@ -19,6 +19,10 @@ ShardReader::ShardReader(const std::filesystem::path& folder, const ReadSettings
   state_->table = scan_folder(folder, settings, findings);
   throw_first_error(findings);
 }
+ShardReader::ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings)
+    : state_(std::make_unique<State>()) {
+  state_->table = scan_folder(folder, {}, findings);
+}
 ShardReader::~ShardReader() = default;
 ShardReader::ShardReader(ShardReader&& other) noexcept = default;
 
@@ -46,6 +50,10 @@ const TensorEntry& ShardReader::find(std::string_view name) const {
 
 const TensorEntry* ShardReader::find_if_any(std::string_view name) const {
   return state_->table.find(name);
+}
+
+bool ShardReader::may_be_lost(std::string_view name) const {
+  return state_->table.may_be_lost(name);
 }
 
 void ShardReader::read(const TensorEntry& entry, std::span<std::byte> out) const {

@@ -44,6 +44,10 @@ class ShardReader {
  public:
   // Errors    Error with the first finding of inspect_shards (and how many more there are)
   explicit ShardReader(const std::filesystem::path& folder, const ReadSettings& settings = {});
+  // As much as can be read: what does not hold goes into `findings` (those of inspect_shards), and
+  // its tensors are not there.
+  // Errors    Error only if the folder itself cannot be listed
+  ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings);
   ~ShardReader();
   ShardReader(ShardReader&& other) noexcept;
 
@@ -58,6 +62,8 @@ class ShardReader {
   const TensorEntry& find(std::string_view name) const;
   // Nothing if there is none of that name; foreign dtypes are returned.
   const TensorEntry* find_if_any(std::string_view name) const;
+  // Whether a tensor that is not there may be in a shard that is missing or could not be read.
+  bool may_be_lost(std::string_view name) const;
 
   // All bytes of a tensor; `out` has exactly that size.
   // Errors    Error naming file, tensor, offset, and bytes got and wanted

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <regex>
 #include <system_error>
 
 #include "engine/base/error.h"
@@ -64,7 +65,53 @@ void sort_names(ShardTable& table, std::vector<Finding>& findings) {
   }
 }
 
+// Without an index, of names like model-00003-of-00009.safetensors: those of which others are there.
+void miss_numbers(ShardTable& table, const std::set<std::string>& present) {
+  static const std::regex pattern(R"((.*-)(\d{5})-of-(\d{5})\.safetensors)");
+  std::set<std::pair<std::string, std::string>> series;
+  for (const std::string& name : present) {
+    std::smatch parts;
+    if (std::regex_match(name, parts, pattern)) series.emplace(parts[1], parts[3]);
+  }
+  for (const auto& [stem, count] : series) {
+    for (int number = 1; number <= std::stoi(count); ++number) {
+      const std::string name = fmt::format("{}{:05}-of-{}.safetensors", stem, number, count);
+      if (!present.contains(name)) table.missing.insert(name);
+    }
+  }
+}
+
+// Missing shards in front: they explain much of what follows.
+void report_unfound(const ShardTable& table, const UnfoundByShard& unfound,
+                    std::vector<Finding>& findings) {
+  std::vector<Finding> first;
+  for (const std::string& name : table.missing) {
+    const auto found = unfound.find(name);
+    const std::string why = found == unfound.end()
+                                ? "there is no index, but others of its series are there"
+                                : fmt::format("the index places {} tensors in it, {} the first",
+                                              found->second.count, found->second.first);
+    first.push_back({Severity::kError, (table.folder / name).string(), "", std::nullopt,
+                     "the shard is missing: " + why});
+  }
+  findings.insert(findings.begin(), first.begin(), first.end());
+  for (const std::string& name : table.broken) {
+    const auto found = unfound.find(name);
+    if (found == unfound.end()) continue;
+    findings.push_back(
+        {Severity::kNote, (table.folder / name).string(), "", std::nullopt,
+         fmt::format("{} of the tensors that the index places in it cannot be judged, {} the "
+                     "first: the errors above say why",
+                     found->second.count, found->second.first)});
+  }
+}
+
 }  // namespace
+
+bool ShardTable::may_be_lost(std::string_view name) const {
+  if (has_index) return lost.contains(std::string(name));
+  return !broken.empty() || !missing.empty();
+}
 
 const TensorEntry* ShardTable::find(std::string_view name) const {
   const auto at =
@@ -86,7 +133,10 @@ ShardTable scan_folder(const std::filesystem::path& folder, const ReadSettings& 
     findings.push_back(
         {Severity::kError, folder.string(), "", std::nullopt, "holds no *.safetensors file"});
   }
+  std::set<std::string> present;
   for (const auto& path : paths) {
+    const std::size_t before = count(findings, Severity::kError);
+    present.insert(path.filename().string());
     try {
       File file(path, settings);
       const ShardHeader header = read_header(file, findings);
@@ -96,9 +146,13 @@ ShardTable scan_folder(const std::filesystem::path& folder, const ReadSettings& 
     } catch (const base::Error& error) {
       findings.push_back(finding_of(path.string(), error.what()));
     }
+    if (count(findings, Severity::kError) > before) table.broken.insert(path.filename().string());
   }
   sort_names(table, findings);
-  check_index(folder / "model.safetensors.index.json", table, findings);
+  const UnfoundByShard unfound =
+      check_index(folder / "model.safetensors.index.json", present, table, findings);
+  if (!table.has_index) miss_numbers(table, present);
+  report_unfound(table, unfound, findings);
   return table;
 }
 
