@@ -43,6 +43,14 @@ refuses "a budget that cannot hold names what needs how much" 1 "weights of half
 [ ! -e "$out/r0" ]
 verdict "and writes nothing" $?
 refuses "an unknown target is named with those there are" 2 "shared_down" "${train[@]}" "$out/r1" --steps 1 --targets q,o
+export=("$lazylora" export "$out/adapter" --model "$out/model" --out)
+refuses "an unknown export format is bad usage" 2 "onnx" "${export[@]}" "$out/e1" --format onnx
+refuses "an export without a format is bad usage" 2 "--format" "${export[@]}" "$out/e1"
+refuses "an export of an adapter that is not there names it" 1 "$out/adapter" "${export[@]}" "$out/e1" --format peft
+refuses "an export is not written over anything" 1 "is there already" "${export[@]}" "$out/model" --format peft
+refuses "an import of something else names it" 1 "$out/model" "$lazylora" import "$out/model" --model "$out/model" --out "$out/e1"
+[ ! -e "$out/e1" ]
+verdict "and nothing is written" $?
 refuses "an existing model is not overwritten" 1 "$out/model" "$lazylora" make-model "$out/model" --shape tiny --seed 2
 refuses "an unknown shape is bad usage" 2 "huge" "$lazylora" make-model "$out/other" --shape huge --seed 1
 # Numbers: decimal, whole where they must be, in range; never clamped, never octal. The option, the text and

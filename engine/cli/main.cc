@@ -11,7 +11,9 @@
 #include <new>
 
 #include "engine/cli/common.h"
+#include "engine/cli/export.h"
 #include "engine/cli/forward.h"
+#include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
 #include "engine/cli/shards.h"
 #include "engine/cli/train.h"
@@ -62,6 +64,8 @@ int main(int argc, char** argv) {
   engine::cli::add_shards_command(app);
   engine::cli::add_forward_command(app);
   engine::cli::add_train_command(app);
+  engine::cli::add_export_command(app);
+  engine::cli::add_import_command(app);
   int code = 0;
   try {
     app.parse(argc, argv);

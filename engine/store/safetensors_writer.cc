@@ -68,11 +68,19 @@ SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
   file_.write(std::as_bytes(std::span(header)));
 }
 
+void SafetensorsWriter::append(std::span<const std::byte> bytes) {
+  assert(next_ < tensors_.size() && written_ + bytes.size() <= tensors_[next_].bytes());
+  file_.write(bytes);
+  written_ += bytes.size();
+  if (written_ < tensors_[next_].bytes()) return;
+  written_ = 0;
+  ++next_;
+}
+
 void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> bytes) {
   assert(next_ < tensors_.size() && tensors_[next_].name == name);
   assert(tensors_[next_].bytes() == bytes.size());
-  file_.write(bytes);
-  ++next_;
+  append(bytes);
 }
 
 void SafetensorsWriter::finish() {

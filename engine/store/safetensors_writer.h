@@ -34,6 +34,11 @@ class SafetensorsWriter {
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
                     const std::map<std::string, std::string>& metadata = {});
 
+  // The next bytes of the tensors, which come in the order given, in parts of any size that end
+  // with their tensor.
+  // Errors    Error naming file, offset and bytes not written
+  void append(std::span<const std::byte> bytes);
+
   // All bytes of the next tensor; `name` must be its name and the size must be its size.
   // Errors    Error naming file, offset and bytes not written
   void write(std::string_view name, std::span<const std::byte> bytes);
@@ -47,6 +52,7 @@ class SafetensorsWriter {
  private:
   std::vector<TensorSpec> tensors_;
   std::size_t next_ = 0;
+  std::uint64_t written_ = 0;  // bytes of tensor next_
   DurableFile file_;
 };
 

@@ -1,0 +1,175 @@
+#include "engine/cli/export.h"
+
+#include <fmt/ranges.h>
+
+#include <cstdio>
+
+#include "engine/adapter/delta_proof.h"
+#include "engine/adapter/export.h"
+#include "engine/cli/adapter_modules.h"
+#include "engine/cli/common.h"
+#include "engine/cli/probe.h"
+#include "engine/store/durable.h"
+#include "engine/train/snapshot.h"
+
+namespace engine::cli {
+namespace {
+
+using base::Error;
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  std::string source, model, format, out, verify;
+  std::string dtype = "f32";
+  std::string peft_version, base_model;
+  ProbeSettings probe;
+  MachineOptions machine;
+};
+
+// An adapter file, a folder that holds one (a finished run, a checkpoint), or a run still going: its
+// newest complete checkpoint.
+fs::path adapter_file(const fs::path& source) {
+  if (!fs::is_directory(source)) return source;
+  if (fs::exists(source / "adapter.safetensors")) return source / "adapter.safetensors";
+  if (fs::is_directory(source / "checkpoints")) {
+    if (const auto found = train::find_newest(source); found.newest) {
+      return found.newest->folder / "adapter.safetensors";
+    }
+  }
+  throw Error("{}: holds no adapter.safetensors and no complete checkpoint", source.string());
+}
+
+void require_space(const fs::path& out, std::uint64_t bytes) {
+  fs::path folder = fs::absolute(out).parent_path();
+  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
+  std::error_code failed;
+  const fs::space_info space = fs::space(folder, failed);
+  if (!failed && space.available < bytes) {
+    throw Error("{}: the export takes {}, {} are free", folder.string(), base::format_bytes(bytes),
+                base::format_bytes(space.available));
+  }
+}
+
+void report(const adapter::Exported& exported, const adapter::DeltaProof& proof) {
+  fmt::print("tensors            {} ({}), keys SHA-256 {}\n", exported.keys,
+             base::name_of(exported.dtype), exported.keys_sha256);
+  fmt::print("scale              alpha/r = {}/{} = {}\n", exported.alpha, exported.rank,
+             exported.scale);
+  fmt::print(
+      "change             equal to the native one in {} modules, {} matrices of the model, {} "
+      "values compared\n",
+      proof.modules, proof.matrices, proof.values);
+  if (exported.dtype == base::Dtype::kBf16) {
+    fmt::print(
+        "rounding           {} native values are no bfloat16; largest relative change of a "
+        "product {:.3g}{}{}\n",
+        proof.rounded, proof.worst, proof.worst_module.empty() ? "" : " in ", proof.worst_module);
+  }
+}
+
+void prove(const fs::path& folder, const adapter::NativeAdapter& native,
+           const AdapterModules& modules,
+           const std::function<void(const adapter::Exported&)>& then) {
+  const adapter::Exported exported = adapter::open_exported(folder, modules.base());
+  const adapter::DeltaProof proof = adapter::prove_delta(exported, native, modules.base().modules);
+  adapter::check_expected_keys(folder, exported);
+  then(exported);
+  report(exported, proof);
+}
+
+void run(const ExportOptions& options) {
+  apply_machine_options(options.machine);
+  if (!options.out.empty() && fs::exists(options.out)) {
+    throw Error("{}: is there already; an export is not written over anything", options.out);
+  }
+  const fs::path file = adapter_file(options.source);
+  const OpenModel open = open_model(options.model, options.machine, false);
+  const model::Config& config = open.model->config();
+  const AdapterModules modules(config, open.model->shards());
+  adapter::NativeAdapter native = adapter::read_native_adapter(file);
+  open.budget->reserve("adapter to export", native.storage.size() * sizeof(float));
+  // Refuses targets that there are not.
+  const model::AdapterSet outline(config, {native.rank, native.alpha, native.targets});
+  if (!options.verify.empty()) return prove(options.verify, native, modules, [](const auto&) {});
+
+  adapter::ExportSettings settings;
+  settings.format = *adapter::format_named(options.format);
+  settings.dtype = options.dtype == "bf16" ? base::Dtype::kBf16 : base::Dtype::kF32;
+  settings.peft_version = options.peft_version;
+  settings.base_model = options.base_model.empty() ? options.model : options.base_model;
+  const std::vector<adapter::Module> adapted = modules.of(native.targets);
+  const adapter::ExportSize size = adapter::export_size(native, adapted, settings);
+  open.budget->reserve("table of the exported tensors", size.table_bytes());
+  fmt::print("{} from {}, {}\n", options.format, file.string(), base::format_bytes(size.bytes));
+  std::fflush(stdout);
+  require_space(options.out, size.bytes + size.table_bytes());
+
+  store::TemporaryFolder folder(options.out);
+  adapter::write_export(folder.path(), native, modules.base(), adapted, settings);
+  prove(folder.path(), native, modules, [&](const adapter::Exported& exported) {
+    native = {};  // from here on the file speaks
+    if (options.probe.tokens == 0) return;
+    write_probe(folder.path(), exported, modules.base(), open, options.probe,
+                scratch_folder(options.machine));
+  });
+  folder.commit();
+  fmt::print("written            {}\n", options.out);
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "export", "write an adapter for other programs, and prove that it is the same adapter");
+  command
+      .add_option("ADAPTER", options->source,
+                  "adapter file, run folder, or checkpoint folder of a run")
+      ->required()
+      ->check(refuse_empty);
+  command.add_option("--model", options->model, "checkpoint folder")->required();
+  auto* verify = command
+                     .add_option("--verify", options->verify,
+                                 "write nothing: prove that this export is ADAPTER's")
+                     ->check(refuse_empty);
+  auto* out = command.add_option("--out", options->out, "folder to write; must not be there")
+                  ->check(refuse_empty)
+                  ->excludes(verify);
+  auto* format = command
+                     .add_option("--format", options->format,
+                                 "peft (experts' adapter once), peft-per-expert, peft-fused, gguf")
+                     ->check([](const std::string& name) {
+                       return adapter::format_named(name)
+                                  ? std::string()
+                                  : name + " is none of peft, peft-per-expert, peft-fused, gguf";
+                     })
+                     ->needs(out);
+  out->needs(format);
+  command.add_option("--dtype", options->dtype, "f32 or bf16")
+      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->capture_default_str();
+  command
+      .add_option("--peft-version", options->peft_version,
+                  "the PEFT it is for, X.Y.Z; decides the layout of peft-fused")
+      ->check(refuse_empty);
+  command
+      .add_option("--base-model", options->base_model,
+                  "what adapter_config.json calls the model (default: --model as given)")
+      ->check(refuse_empty);
+  command
+      .add_option("--probe-tokens", options->probe.tokens,
+                  "length of the probe prompt; 0: no probe, which saves two forward passes")
+      ->check(CLI::Range(std::int64_t{0}, std::int64_t{4096}))
+      ->capture_default_str();
+  command.add_option("--probe-seed", options->probe.seed, "of the probe's token ids")
+      ->capture_default_str();
+  add_machine_options(command, options->machine);
+  command.callback([options, verify, out] {
+    if (verify->count() + out->count() == 0) {
+      throw CLI::RequiredError("--format and --out, or --verify");
+    }
+    run(*options);
+  });
+}
+
+}  // namespace engine::cli

@@ -1,0 +1,56 @@
+#include "engine/cli/import.h"
+
+#include <fmt/ranges.h>
+
+#include "engine/adapter/delta_proof.h"
+#include "engine/cli/adapter_modules.h"
+#include "engine/cli/common.h"
+
+namespace engine::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ImportOptions {
+  std::string source, model, out;
+  MachineOptions machine;
+};
+
+void run(const ImportOptions& options) {
+  apply_machine_options(options.machine);
+  if (fs::exists(options.out)) {
+    throw base::Error("{}: is there already; an import is not written over anything", options.out);
+  }
+  const OpenModel open = open_model(options.model, options.machine, false);
+  const AdapterModules modules(open.model->config(), open.model->shards());
+  const adapter::Exported exported = adapter::open_exported(options.source, modules.base());
+  const adapter::NativeAdapter native = adapter::import_native(exported, modules.base().modules);
+  const adapter::DeltaProof proof = adapter::prove_delta(exported, native, modules.base().modules);
+  adapter::write_native_adapter(options.out, native.tensors, native);
+  fmt::print("targets            {}\n", fmt::join(native.targets, ","));
+  fmt::print("scale              alpha/r = {}/{}\n", native.alpha, native.rank);
+  fmt::print("change             equal to that of {} in {} modules, {} values compared\n",
+             exported.file, proof.modules, proof.values);
+  fmt::print("written            {}\n", options.out);
+}
+
+}  // namespace
+
+void add_import_command(CLI::App& app) {
+  auto options = std::make_shared<ImportOptions>();
+  CLI::App& command =
+      *app.add_subcommand("import", "make an adapter file from a PEFT folder or a GGUF adapter");
+  command
+      .add_option("SRC", options->source,
+                  "folder with adapter_config.json or adapter.gguf, or a GGUF file")
+      ->required()
+      ->check(refuse_empty);
+  command.add_option("--model", options->model, "checkpoint folder")->required();
+  command.add_option("--out", options->out, "adapter file to write; must not be there")
+      ->required()
+      ->check(refuse_empty);
+  add_machine_options(command, options->machine);
+  command.callback([options] { run(*options); });
+}
+
+}  // namespace engine::cli
