@@ -168,6 +168,22 @@ cp -r "$out/model" "$out/a model's copy, ü"
   "${forward[@]}" "$out/ids" --json | sed 's/"peak_rss_bytes":[0-9]*//' | cmp -s - <(sed 's/"peak_rss_bytes":[0-9]*//' "$out/copy.json")
 verdict "J6 a path with a space, a quote and a letter that is not ASCII" $?
 
+trace=("$lazylora" trace --model "$out/model" --ids "$out/ids" "$out/ids")
+"${trace[@]}" --out "$out/trace" --threads 1 >/dev/null && "${trace[@]}" --out "$out/again" --threads 3 --ram 300MB >/dev/null &&
+  cmp -s "$out/trace/trace.bin" "$out/again/trace.bin" && cmp -s "$out/trace/trace.json" "$out/again/trace.json"
+verdict "a trace has the same bytes whatever the threads and memory" $?
+refuses "a trace is not written over" 1 "$out/trace" "${trace[@]}" --out "$out/trace"
+refuses "a trace without a model is bad usage" 2 "--model" "$lazylora" trace --ids "$out/ids" --out "$out/t0"
+refuses "an export is not written over" 1 "$out/again" "$lazylora" trace export "$out/trace" "$out/again"
+refuses "records alone do not say how many experts there are" 1 "has to be given" "$lazylora" analyze "$out/trace/trace.bin"
+refuses "a capacity of no expert is bad usage" 2 "--capacity" "$lazylora" analyze "$out/trace" --capacity 0
+"$lazylora" analyze "$out/trace" --against "$out/again" --out "$out/analysis" --json >"$out/stdout" 2>"$out/stderr" &&
+  cmp -s "$out/stdout" "$out/analysis/analysis.json" && grep -q '"same_set": 1.0' "$out/stdout"
+verdict "an analysis is printed as it is written" $?
+refuses "an analysis is not written over" 1 "$out/analysis" "$lazylora" analyze "$out/trace" --out "$out/analysis"
+rm "$out/trace/trace.json"
+refuses "a trace folder without its manifest is named" 1 "trace.json" "$lazylora" analyze "$out/trace"
+
 # A14: a shard that shrinks under a run stops it; the checkpoint it has is whole and goes on once the shard is back.
 cp -r "$out/model" "$out/shrinking"
 shard=$(ls "$out"/shrinking/*.safetensors | head -n 1)

@@ -10,12 +10,14 @@
 #include <iostream>
 #include <new>
 
+#include "engine/cli/analyze.h"
 #include "engine/cli/common.h"
 #include "engine/cli/export.h"
 #include "engine/cli/forward.h"
 #include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
 #include "engine/cli/shards.h"
+#include "engine/cli/trace.h"
 #include "engine/cli/train.h"
 #include "engine/cli/version.h"
 #include "engine/cli/waiting.h"
@@ -66,6 +68,8 @@ int main(int argc, char** argv) {
   engine::cli::add_train_command(app);
   engine::cli::add_export_command(app);
   engine::cli::add_import_command(app);
+  engine::cli::add_trace_command(app);
+  engine::cli::add_analyze_command(app);
   int code = 0;
   try {
     app.parse(argc, argv);

@@ -76,11 +76,13 @@ void Sweep::recall(const char* kind, std::int64_t layer, std::span<float> data) 
 }
 
 void Sweep::trace_value(const std::string& name, std::span<const float> data) const {
-  if (hooks_.trace != nullptr) hooks_.trace->values[name].assign(data.begin(), data.end());
+  if (hooks_.trace == nullptr || hooks_.trace->routing_only) return;
+  hooks_.trace->values[name].assign(data.begin(), data.end());
 }
 
 void Sweep::trace_gradient(const std::string& name, std::span<const float> data) const {
-  if (hooks_.trace != nullptr) hooks_.trace->gradients[name].assign(data.begin(), data.end());
+  if (hooks_.trace == nullptr || hooks_.trace->routing_only) return;
+  hooks_.trace->gradients[name].assign(data.begin(), data.end());
 }
 
 // The residual that entered goes to the store and, at a boundary, into the bank, where only what

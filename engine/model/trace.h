@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace engine::model {
@@ -19,6 +20,7 @@ class Trace {
   std::map<std::string, std::vector<float>> gradients;
   std::map<std::int64_t, std::vector<std::int32_t>> route_index;  // [layer] -> [T,k]
   std::map<std::int64_t, std::vector<float>> gap;                 // [layer] -> [T]
+  bool routing_only = false;  // of the values keep "route_w" alone, and no gradient
 
   static std::string at(const std::string& point, std::int64_t index) {
     return point + "." + std::to_string(index);
@@ -32,10 +34,13 @@ class Tracer {
   Tracer(Trace* trace, std::int64_t layer) : trace_(trace), layer_(layer) {}
 
   void value(const char* point, std::span<const float> data) const {
-    if (trace_ != nullptr) keep(trace_->values, point, data);
+    if (trace_ == nullptr) return;
+    if (!trace_->routing_only || std::string_view(point) == "route_w") {
+      keep(trace_->values, point, data);
+    }
   }
   void gradient(const char* point, std::span<const float> data) const {
-    if (trace_ != nullptr) keep(trace_->gradients, point, data);
+    if (trace_ != nullptr && !trace_->routing_only) keep(trace_->gradients, point, data);
   }
   void routing(std::span<const std::int32_t> index, std::span<const float> gap) const {
     if (trace_ == nullptr) return;
