@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS := $(shell nproc)
 
-.PHONY: help deps build test quickstart check-forward check-gradients bench asan tsan format \
+.PHONY: help deps build test quickstart check-forward check-gradients bench asan fuzz tsan format \
         format-check clean
 
 help: ## this list
@@ -34,6 +34,13 @@ bench: build ## speed of the ops, from the cases of the checks, as JSON under bu
 asan: deps build/asan/build.ninja ## build with address and undefined-behaviour sanitizers, run the check programs
 	@cmake --build --preset asan --parallel $(JOBS)
 	@checks/run_all.sh build/asan --programs
+
+SECONDS ?= 60
+fuzz: deps ## every reader of outside bytes under libFuzzer, SECONDS=60 each, from fixtures/malformed
+	@checks/deps.sh <(printf '%s\n' clang-14 libclang-rt-14-dev libomp-14-dev)
+	@$(MAKE) --no-print-directory build/fuzz/build.ninja
+	@cmake --build --preset fuzz --parallel $(JOBS) --target fuzz
+	@checks/fuzz.sh build/fuzz $(SECONDS)
 
 tsan: deps ## build with clang's thread sanitizer, run the check programs
 	@checks/deps.sh <(printf '%s\n' clang-14 libomp-14-dev)

@@ -14,8 +14,8 @@ shift
 
 scripts=(run_all_check.sh boundaries_check.sh boundaries.sh symbols.sh format.sh
   fixtures_check.sh fixtures.sh)
-programs=(check_ops check_store check_model check_train check_adapter check_measure check_forward check_gradients
-  check_trajectory)
+programs=(check_ops check_store check_fuzz check_model check_train check_adapter check_measure
+  check_forward check_gradients check_trajectory)
 names=("$@")
 [ $# -gt 0 ] || names=(check_self "${scripts[@]}" "${programs[@]}" programs_check.sh cli_check.sh one_hash.sh)
 [ "${1:-}" = --programs ] && names=(check_self "${programs[@]}")
