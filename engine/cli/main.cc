@@ -12,11 +12,13 @@
 
 #include "engine/cli/analyze.h"
 #include "engine/cli/common.h"
+#include "engine/cli/data.h"
 #include "engine/cli/export.h"
 #include "engine/cli/forward.h"
 #include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
 #include "engine/cli/shards.h"
+#include "engine/cli/tokenize.h"
 #include "engine/cli/trace.h"
 #include "engine/cli/train.h"
 #include "engine/cli/version.h"
@@ -64,6 +66,8 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   engine::cli::add_make_model_command(app);
   engine::cli::add_shards_command(app);
+  engine::cli::add_tokenize_command(app);
+  engine::cli::add_data_command(app);
   engine::cli::add_forward_command(app);
   engine::cli::add_train_command(app);
   engine::cli::add_export_command(app);

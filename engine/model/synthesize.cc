@@ -10,6 +10,7 @@
 #include "engine/base/rng.h"
 #include "engine/model/draw.h"
 #include "engine/model/recipes.h"
+#include "engine/model/vocabulary.h"
 #include "engine/store/durable.h"
 #include "engine/store/safetensors_writer.h"
 
@@ -132,6 +133,8 @@ void synthesize(const std::filesystem::path& out, const CheckpointShape& shape, 
            shards[i].size());
   }
   write_text("model.safetensors.index.json", index_json(shards));
+  write_text("tiktoken.model", vocabulary_file(shape.config.vocabulary));
+  write_text("tokenizer_config.json", tokenizer_config_json(shape.config.vocabulary));
   folder.commit();
 }
 

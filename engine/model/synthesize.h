@@ -17,8 +17,9 @@ struct WrittenFile {
 };
 
 // Writes a checkpoint in the released layout into the folder OUT: config.json, the shards
-// model-NNNNN-of-NNNNN.safetensors and model.safetensors.index.json. Its bytes are a function of
-// shape and seed alone; every tensor's values are keyed by (seed, its name). As in the release,
+// model-NNNNN-of-NNNNN.safetensors, model.safetensors.index.json, and the tokenizer's two files
+// (engine/model/vocabulary.h). Its bytes are a function of shape and seed alone, those of the
+// tokenizer of the shape; every tensor's values are keyed by (seed, its name). As in the release,
 // each layer's non-expert tensors are one contiguous run, the experts follow in an order that is
 // not that of their ids, and the six tensors of an expert are contiguous in one shard. A layer's
 // experts may go on in the next shard.

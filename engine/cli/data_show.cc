@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/base/budget.h"
+#include "engine/base/error.h"
+#include "engine/cli/common.h"
+#include "engine/cli/data.h"
+#include "engine/data/packed_set.h"
+#include "engine/data/tokenizer.h"
+#include "engine/data/utf8.h"
+
+namespace engine::cli {
+
+namespace {
+
+// White square brackets: no text of a keyboard has them.
+constexpr const char* kOpen = "\u27E6";
+constexpr const char* kClose = "\u27E7";
+
+struct Arguments {
+  std::string set, model, ram;
+  std::int64_t count = 1;
+  std::int64_t from = 0;
+};
+
+// Text of others on a terminal: what could steer it, and what is no UTF-8, is shown as its bytes.
+std::string harmless(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto lead = static_cast<unsigned char>(text[0]);
+    const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    const std::string_view one = text.substr(0, length);
+    const bool broken = data::first_invalid_utf8(one).has_value();
+    const char32_t code = broken ? 0 : data::character_at(one, 0).code;
+    if (broken || (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0)) {
+      shown += fmt::format("\\x{:02X}", lead);
+      text.remove_prefix(1);
+    } else {
+      shown += one;
+      text.remove_prefix(one.size());
+    }
+  }
+  return shown;
+}
+
+std::string text_of(const data::Tokenizer* tokenizer, std::span<const std::int32_t> ids) {
+  if (tokenizer != nullptr) return harmless(tokenizer->decode(ids));
+  std::string text;
+  for (const std::int32_t id : ids) text += fmt::format("{}{}", text.empty() ? "" : " ", id);
+  return text;
+}
+
+void show_sequence(const data::PackedSet& set, std::int64_t i, const data::Tokenizer* tokenizer) {
+  const data::PackedSequence sequence = set.sequence(i);
+  const std::span<const std::int32_t> ids(sequence.ids);
+  fmt::print("== sequence {}: {} ids, {} documents, {} trained\n", i, sequence.size(),
+             sequence.borders.size() - 1, sequence.trained_ids());
+  for (std::size_t d = 0; d + 1 < sequence.borders.size(); ++d) {
+    const std::int64_t end = sequence.borders[d + 1];
+    fmt::print("-- document {}: ids {} ... {}\n", d, sequence.borders[d], end - 1);
+    for (std::int64_t at = sequence.borders[d]; at < end;) {
+      std::int64_t stop = at;
+      while (stop < end && sequence.trained[stop] == sequence.trained[at]) ++stop;
+      const bool trained = sequence.trained[at] != 0;
+      fmt::print("{}{}{}", trained ? kOpen : "", text_of(tokenizer, ids.subspan(at, stop - at)),
+                 trained ? kClose : "");
+      if (tokenizer == nullptr && stop < end) fmt::print(" ");
+      at = stop;
+    }
+    fmt::print("\n");
+  }
+}
+
+void show(const Arguments& given) {
+  base::RamBudget budget(given.ram.empty() ? base::default_ram_bytes()
+                                           : base::parse_bytes(given.ram));
+  const data::PackedSet set(given.set, budget);
+  const data::SetFacts& facts = set.facts();
+  std::optional<data::Tokenizer> tokenizer;
+  if (!given.model.empty()) {
+    tokenizer.emplace(given.model, facts.vocabulary);
+    if (tokenizer->ranks_sha256() != facts.ranks_sha256 ||
+        tokenizer->config_sha256() != facts.config_sha256) {
+      throw base::Error(
+          "{}: the tokenizer's files have digests {} and {}, {} was made with {} and {}",
+          given.model, tokenizer->ranks_sha256(), tokenizer->config_sha256(), given.set,
+          facts.ranks_sha256, facts.config_sha256);
+    }
+  }
+  if (given.from >= set.count()) {
+    throw base::Error("{}: --from {}: there are {} sequences", given.set, given.from, set.count());
+  }
+  fmt::print("{}: {} sequences of at most {} ids, {} documents, {} ids, {} trained\n", given.set,
+             set.count(), facts.length, facts.documents, facts.ids, facts.trained);
+  fmt::print("what is trained stands in {} {}; manifest {}\n", kOpen, kClose, set.digest());
+  const std::int64_t end = given.from + std::min(given.count, set.count() - given.from);
+  for (std::int64_t i = given.from; i < end; ++i) {
+    show_sequence(set, i, tokenizer ? &*tokenizer : nullptr);
+  }
+}
+
+}  // namespace
+
+void add_data_show_command(CLI::App& data) {
+  const auto given = std::make_shared<Arguments>();
+  CLI::App* command = data.add_subcommand("show", "sequences of a set with the mask visible");
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  command->add_option("SET", given->set, "folder of a set")->required()->check(refuse_empty);
+  command->add_option("N", given->count, "so many sequences")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, kMost));
+  command->add_option("--from", given->from, "the first of them")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{0}, kMost));
+  command
+      ->add_option("--model", given->model,
+                   "checkpoint folder: text is shown, not ids (must be the set's tokenizer)")
+      ->check(refuse_empty);
+  command->add_option("--ram", given->ram, "memory budget (default: half of what there is)")
+      ->check(refuse_empty);
+  command->callback([given] { show(*given); });
+}
+
+}  // namespace engine::cli
