@@ -246,12 +246,13 @@ TEST(Synthesize, CommandWritesAndSaysWhatItWrote) {
   engine::cli::add_make_model_command(app);
   const auto run = [&](const std::string& arguments) { app.parse("make-model " + arguments); };
   testing::internal::CaptureStdout();
-  run((scratch / "out").string() + " --shape tiny --seed 1 --threads 2 --ram 1MB");
+  run((scratch / "out").string() + " --shape tiny --seed 1 --threads 2 --ram 4GB");
   const std::string said = testing::internal::GetCapturedStdout();
   EXPECT_EQ(digests(scratch / "out"), kTinySeedOne);
   EXPECT_THAT(said, HasSubstr("model-00004-of-00004.safetensors"));
   EXPECT_THAT(said, HasSubstr("8 files"));
   EXPECT_THAT(said, HasSubstr("1492 tensors"));
+  EXPECT_THROW(run((scratch / "other").string() + " --ram 1MB"), Error);
   EXPECT_THROW(run((scratch / "other").string() + " --shape huge"), CLI::ParseError);
   EXPECT_THROW(run((scratch / "other").string() + " --seed minus"), CLI::ParseError);
   EXPECT_THROW(run(""), CLI::ParseError);
