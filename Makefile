@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS := $(shell nproc)
 
-.PHONY: help deps build test quickstart check-forward check-gradients tokenizer-parity bench asan fuzz tsan format \
+.PHONY: help deps build test quickstart check-forward check-gradients tokenizer-parity mutants bench asan fuzz tsan format \
         format-check clean
 
 help: ## this list
@@ -32,6 +32,8 @@ tokenizer-parity: build ## the tokenizer against npm's tiktoken and js-tiktoken 
 	@mkdir -p build/tokenizer-parity
 	@npm install --prefix build/tokenizer-parity --no-save --no-audit --no-fund tiktoken@1.0.22 js-tiktoken@1.0.21
 	@checks/tokenizer_parity.sh build/release
+mutants: build ## plant every fault of checks/mutants/table.txt; each must make its check fail (an hour)
+	@checks/mutants.sh build/release
 
 bench: build ## speed of the ops, from the cases of the checks, as JSON under build/release/bench
 	@checks/bench.sh build/release

@@ -17,8 +17,8 @@ scripts=(run_all_check.sh boundaries_check.sh boundaries.sh symbols.sh format.sh
 programs=(check_ops check_store check_fuzz check_model check_train check_data check_adapter
   check_measure check_forward check_gradients check_trajectory)
 names=("$@")
-[ $# -gt 0 ] || names=(check_self "${scripts[@]}" "${programs[@]}" programs_check.sh cli_check.sh one_hash.sh
-  tokenizer_parity.sh)
+[ $# -gt 0 ] || names=(check_self "${scripts[@]}" "${programs[@]}" programs_check.sh mutants_check.sh
+  cli_check.sh one_hash.sh tokenizer_parity.sh)
 [ "${1:-}" = --programs ] && names=(check_self "${programs[@]}")
 
 # libgomp's waiting threads spin by default, which on shared cores makes everything many times slower.
@@ -53,7 +53,7 @@ skip_reasons() {
 for name in "${names[@]}"; do
   log=$logs/$name.log
   case $name in
-    symbols.sh | programs_check.sh | cli_check.sh | one_hash.sh | tokenizer_parity.sh) command=("$here/$name" "$build") ;;
+    symbols.sh | programs_check.sh | mutants_check.sh | cli_check.sh | one_hash.sh | tokenizer_parity.sh) command=("$here/$name" "$build") ;;
     *.sh) command=("$here/$name") ;;
     *) command=("$build/checks/$name") ;;
   esac
