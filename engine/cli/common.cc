@@ -106,15 +106,18 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
   return open;
 }
 
-namespace {
+std::map<std::string, std::string> model_digests(const model::Model& model) {
+  return {{"config_sha256", model.config().sha256},
+          {"headers_sha256", train::headers_digest(model.shards())}};
+}
 
-void require_same_model(const std::string& file, const adapter::NativeAdapter& read,
-                        const train::Identity& model, bool foreign, std::string& warning) {
-  for (const auto& [key, now] : {std::pair("config_sha256", model.config_sha256),
-                                 std::pair("headers_sha256", model.headers_sha256)}) {
-    const auto found = read.more.find(key);
-    if (found == read.more.end()) {
-      warning = fmt::format("{}: says nothing of the checkpoint it is for (no {})", file, key);
+void require_same_model(const std::string& file, const adapter::NativeMetadata& adapter,
+                        const model::Model& model, bool foreign) {
+  for (const auto& [key, now] : model_digests(model)) {
+    const auto found = adapter.more.find(key);
+    if (found == adapter.more.end()) {
+      fmt::print(stderr, "warning: {}: says nothing of the checkpoint it is for (no {})\n", file,
+                 key);
       return;
     }
     if (found->second == now) continue;
@@ -122,16 +125,14 @@ void require_same_model(const std::string& file, const adapter::NativeAdapter& r
         fmt::format("{}: is for another checkpoint: its {} is {}, here it is {}", file, key,
                     found->second, now);
     if (!foreign) throw Error("{} (--foreign-adapter takes it all the same)", why);
-    warning = why;
+    fmt::print(stderr, "warning: {}\n", why);
     return;
   }
 }
 
-}  // namespace
-
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
-                                                base::RamBudget& budget, std::string& warning) {
+                                                base::RamBudget& budget) {
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "adapter.safetensors" : path;
   // Its values are in memory twice for a moment: as read, and in the set.
@@ -143,9 +144,7 @@ std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& pat
                 budget.table());
   }
   const adapter::NativeAdapter read = adapter::read_native_adapter(file);
-  require_same_model(file.string(), read,
-                     {model.config().sha256, train::headers_digest(model.shards()), {}, {}},
-                     foreign, warning);
+  require_same_model(file.string(), read, model, foreign);
   auto set = std::make_unique<model::AdapterSet>(
       model.config(), model::AdapterSettings{read.rank, read.alpha, read.targets}, budget);
   for (const model::AdapterTensor& tensor : set->tensors()) {

@@ -6,10 +6,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "engine/adapter/native.h"
 #include "engine/base/budget.h"
 #include "engine/base/decimal.h"
 #include "engine/model/adapter_set.h"
@@ -77,13 +79,23 @@ struct OpenModel {
 OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& options,
                      bool strict);
 
-// The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors. The file says
-// for which checkpoint it was made (see train::write_adapter); a shape that fits is no sign of that.
-// One for another checkpoint is refused, unless `foreign` allows it; then, and where a file does not
-// say, `warning` does.
-// Errors    Error naming file and tensor, or digests, where file and model disagree
+// Help of the flag --foreign-adapter.
+inline constexpr const char* kForeignAdapter =
+    "take an adapter that was made for another checkpoint";
+
+// What an adapter's metadata says of the checkpoint it is for: config_sha256, headers_sha256.
+std::map<std::string, std::string> model_digests(const model::Model& model);
+
+// An adapter for another checkpoint is refused, since a shape that fits is no sign of that; where
+// `foreign` allows it, or the file does not say, a warning is printed.
+// Errors    Error naming file and both digests
+void require_same_model(const std::string& file, const adapter::NativeMetadata& adapter,
+                        const model::Model& model, bool foreign);
+
+// The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors.
+// Errors    Error naming file and tensor where file and model disagree; of require_same_model
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
-                                                base::RamBudget& budget, std::string& warning);
+                                                base::RamBudget& budget);
 
 }  // namespace engine::cli

@@ -23,6 +23,7 @@ struct ExportOptions {
   std::string dtype = "f32";
   std::string peft_version, base_model;
   ProbeSettings probe;
+  bool foreign_adapter = false;
   MachineOptions machine;
 };
 
@@ -87,6 +88,7 @@ void run(const ExportOptions& options) {
   const model::Config& config = open.model->config();
   const AdapterModules modules(config, open.model->shards());
   adapter::NativeAdapter native = adapter::read_native_adapter(file);
+  require_same_model(file.string(), native, *open.model, options.foreign_adapter);
   open.budget->reserve("adapter to export", native.storage.size() * sizeof(float));
   // Refuses targets that there are not.
   const model::AdapterSet outline(config, {native.rank, native.alpha, native.targets});
@@ -128,6 +130,7 @@ void add_export_command(CLI::App& app) {
       ->required()
       ->check(refuse_empty);
   command.add_option("--model", options->model, "checkpoint folder")->required();
+  command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   auto* verify = command
                      .add_option("--verify", options->verify,
                                  "write nothing: prove that this export is ADAPTER's")

@@ -194,10 +194,7 @@ void run(const ForwardOptions& options) {
   open.model->require_budget(batch, nullptr, false);
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
-    std::string warning;
-    adapters =
-        open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget, warning);
-    if (!warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
     open.model->require_budget(batch, adapters.get(), false);
   }
 
@@ -235,8 +232,7 @@ void add_forward_command(CLI::App& app) {
       ->required();
   command.add_option("--adapter", options->adapter, "adapter file, or a folder that holds one")
       ->check(refuse_empty);
-  command.add_flag("--foreign-adapter", options->foreign_adapter,
-                   "take an adapter that was made for another checkpoint");
+  command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   command
       .add_option("--dump", options->dump,
                   "write every layer's values to an HDF5 file (.h5) or a folder of raw files")

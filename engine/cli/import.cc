@@ -24,8 +24,9 @@ void run(const ImportOptions& options) {
   const OpenModel open = open_model(options.model, options.machine, false);
   const AdapterModules modules(open.model->config(), open.model->shards());
   const adapter::Exported exported = adapter::open_exported(options.source, modules.base());
-  const adapter::NativeAdapter native = adapter::import_native(exported, modules.base().modules);
+  adapter::NativeAdapter native = adapter::import_native(exported, modules.base().modules);
   const adapter::DeltaProof proof = adapter::prove_delta(exported, native, modules.base().modules);
+  native.more = model_digests(*open.model);
   adapter::write_native_adapter(options.out, native.tensors, native);
   fmt::print("targets            {}\n", fmt::join(native.targets, ","));
   fmt::print("scale              alpha/r = {}/{}\n", native.alpha, native.rank);

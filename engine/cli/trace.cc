@@ -21,6 +21,7 @@ struct TraceOptions {
   bool hdf5 = false;
   bool with_ids = false;
   bool strict = false;
+  bool foreign_adapter = false;
   MachineOptions machine;
 };
 
@@ -33,7 +34,7 @@ void run_trace(const TraceOptions& options) {
   origin.tag = options.tag;
   origin.with_ids = options.with_ids;
   origin.config_sha256 = config.sha256;
-  origin.headers_sha256 = train::weights_digest(open.model->shards());
+  origin.headers_sha256 = train::headers_digest(open.model->shards());
   for (const std::string& file : options.ids) {
     origin.documents.push_back(data::read_ids(file, config.vocabulary));
     if (origin.documents.back().empty()) throw base::Error("{}: holds no token ids", file);
@@ -41,7 +42,7 @@ void run_trace(const TraceOptions& options) {
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
     const std::filesystem::path path = options.adapter;
-    adapters = open_adapter(path, config, *open.budget);
+    adapters = open_adapter(path, *open.model, options.foreign_adapter, *open.budget);
     origin.adapter_sha256 = base::sha256_hex_of_file(
         std::filesystem::is_directory(path) ? path / "adapter.safetensors" : path);
   }
@@ -80,6 +81,7 @@ void add_trace_command(CLI::App& app) {
       ->check(refuse_empty);
   command->add_option("--adapter", options->adapter, "adapter file, or a folder that holds one")
       ->check(refuse_empty);
+  command->add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   command->add_option("--tag", options->tag, "a name, for the manifest");
   command->add_flag("--hdf5", options->hdf5, "write trace.h5 besides, weights in float32");
   command->add_flag("--with-ids", options->with_ids, "ids in the manifest, not digests alone");
