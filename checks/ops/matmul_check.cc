@@ -1,4 +1,3 @@
-#include <benchmark/benchmark.h>
 #include <gtest/gtest.h>
 #include <xmmintrin.h>
 
@@ -188,16 +187,17 @@ Comparison backward_within_bound(const Case& c, const std::vector<float>& got) {
 }
 
 // Row counts below, at and above every block of the kernels, columns with and without a tail, and
-// products larger than a tile in each direction.
+// products larger than a tile or a batch in each direction.
 struct Shape {
   std::int64_t tokens, rows, cols;
 };
-const std::vector<Shape> kOddShapes = {{1, 1, 1},   {1, 5, 17},  {2, 3, 15},   {3, 7, 33},
-                                       {4, 16, 64}, {5, 9, 70},  {6, 4, 16},   {7, 21, 100},
-                                       {9, 67, 31}, {67, 5, 48}, {5, 3, 2051}, {6, 131, 600}};
-const std::vector<Shape> kWholeGroups = {{1, 1, 32},  {1, 7, 96},   {2, 5, 64},
-                                         {3, 3, 32},  {4, 17, 128}, {5, 9, 160},
-                                         {70, 6, 64}, {5, 5, 2080}, {6, 131, 608}};
+const std::vector<Shape> kOddShapes = {{1, 1, 1},    {1, 5, 17},   {2, 3, 15},   {3, 7, 33},
+                                       {4, 16, 64},  {5, 9, 70},   {6, 4, 16},   {7, 21, 100},
+                                       {9, 67, 31},  {67, 5, 48},  {5, 3, 2051}, {6, 131, 600},
+                                       {131, 9, 40}, {20, 70, 48}, {4, 8, 1100}};
+const std::vector<Shape> kWholeGroups = {{1, 1, 32},    {1, 7, 96},   {2, 5, 64},   {3, 3, 32},
+                                         {4, 17, 128},  {5, 9, 160},  {70, 6, 64},  {5, 5, 2080},
+                                         {6, 131, 608}, {131, 9, 64}, {20, 70, 64}, {4, 8, 1056}};
 
 template <class Body>
 void for_every_case(Body body) {
@@ -316,34 +316,6 @@ TEST(Matmul, PlantedFaults) {
   EXPECT_FALSE(forward_within_bound(rounded, rounded.forward()));
   EXPECT_FALSE(backward_within_bound(rounded, rounded.backward()));
 }
-
-// One token to a batch over a slice of K3's shapes: K 7168 is the trunk's, 3584 the experts'.
-void product(benchmark::State& state, WeightKind kind, bool forward) {
-  const Case c(kind, state.range(0), 512, state.range(1));
-  std::vector<float> y(c.d_y.size()), d_x(c.x.size());
-  for (auto _ : state) {
-    if (forward) {
-      engine::ops::matmul_forward(c.x, c.w.weight, y, c.tokens);
-    } else {
-      engine::ops::matmul_backward(c.d_y, c.w.weight, d_x, c.tokens);
-    }
-    benchmark::ClobberMemory();
-  }
-  const auto weights = static_cast<double>(c.w.values.size());
-  const double bytes_each = kind == WeightKind::kBf16 ? 2.0 : 17.0 / 32.0;
-  const auto runs = static_cast<double>(state.iterations());
-  state.counters["flops"] = benchmark::Counter(2.0 * weights * static_cast<double>(c.tokens) * runs,
-                                               benchmark::Counter::kIsRate);
-  state.counters["weight_bytes"] =
-      benchmark::Counter(weights * bytes_each * runs, benchmark::Counter::kIsRate);
-}
-void shapes(benchmark::internal::Benchmark* bench) {
-  bench->ArgsProduct({{1, 8, 32, 128}, {3584, 7168}})->ArgNames({"rows", "K"})->UseRealTime();
-}
-BENCHMARK_CAPTURE(product, bf16_forward, WeightKind::kBf16, true)->Apply(shapes);
-BENCHMARK_CAPTURE(product, bf16_backward, WeightKind::kBf16, false)->Apply(shapes);
-BENCHMARK_CAPTURE(product, mxfp4_forward, WeightKind::kMxfp4, true)->Apply(shapes);
-BENCHMARK_CAPTURE(product, mxfp4_backward, WeightKind::kMxfp4, false)->Apply(shapes);
 
 }  // namespace
 }  // namespace checks::ops

@@ -29,8 +29,18 @@ namespace engine::base::LAZYLORA_ISA {
 
 inline constexpr int kLanes = 16;
 
+// A number that a generic lambda knows when it is compiled.
+template <int N>
+struct Number {};
+
 // E2M1, the four-bit number of MXFP4: bit 3 is the sign, bits 0..2 index these.
 inline constexpr float kE2m1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+
+#if defined(__AVX2__)
+// Any four bytes anywhere, loaded as a float: the form that compilers turn into a broadcast from
+// memory.
+typedef float AnyWord __attribute__((aligned(1), may_alias));
+#endif
 
 #if defined(__AVX512F__)
 
@@ -64,18 +74,26 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   return {
       _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, h), 16))};
 }
-// 32 E2M1 numbers from 16 bytes, the low nibble of a byte before the high one.
-inline void load_e2m1(const std::uint8_t* p, Lanes& first, Lanes& second) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
-  const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
-  const __m256 magnitudes = _mm256_loadu_ps(kE2m1);
-  const __m512 values = _mm512_insertf32x8(_mm512_castps256_ps512(magnitudes),
-                                           _mm256_xor_ps(magnitudes, _mm256_set1_ps(-0.0f)), 1);
-  const __m512i a = _mm512_maskz_cvtepu8_epi32(kAll, _mm_unpacklo_epi8(low, high));
-  const __m512i b = _mm512_maskz_cvtepu8_epi32(kAll, _mm_unpackhi_epi8(low, high));
-  first = {_mm512_maskz_permutexvar_ps(kAll, a, values)};
-  second = {_mm512_maskz_permutexvar_ps(kAll, b, values)};
+// 32 E2M1 numbers from 16 bytes, the low nibble of a byte before the high one, times scale.
+// Eight numbers are one 32-bit word: every lane gets its word by a broadcast and its nibble by a
+// shift, and looks it up in a table of the sixteen products. The lookup ignores higher bits.
+inline void load_e2m1(const std::uint8_t* p, float scale, Lanes& first, Lanes& second) {
+  const __m512 magnitudes = _mm512_maskz_broadcast_f32x8(kAll, _mm256_loadu_ps(kE2m1));
+  const __m512 signs =
+      _mm512_castsi512_ps(_mm512_maskz_set1_epi32(0xFF00, static_cast<int>(0x80000000u)));
+  const __m512 table = _mm512_mul_ps(_mm512_xor_ps(magnitudes, signs), _mm512_set1_ps(scale));
+  const __m512i shifts =
+      _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+  // A broadcast from memory costs no shuffle, one from a general register does.
+  const auto word = [p](int at) { return _mm_set_ss(*reinterpret_cast<const AnyWord*>(p + at)); };
+  const auto sixteen = [&](int at) {
+    const __m512 words = _mm512_mask_broadcastss_ps(_mm512_maskz_broadcastss_ps(kAll, word(at)),
+                                                    0xFF00, word(at + 4));
+    const __m512i codes = _mm512_maskz_srlv_epi32(kAll, _mm512_castps_si512(words), shifts);
+    return Lanes{_mm512_maskz_permutexvar_ps(kAll, codes, table)};
+  };
+  first = sixteen(0);
+  second = sixteen(8);
 }
 inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -147,22 +165,20 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
 }
-inline void load_e2m1(const std::uint8_t* p, Lanes& first, Lanes& second) {
-  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-  const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
-  const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
-  const __m256 magnitudes = _mm256_loadu_ps(kE2m1);
-  // The permutation looks at the index's low three bits; the fourth, moved to the top, is the sign.
-  const auto eight = [&](__m128i codes) {
-    const __m256i index = _mm256_cvtepu8_epi32(codes);
-    const __m256 sign = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
-    return _mm256_or_ps(_mm256_permutevar8x32_ps(magnitudes, index),
+inline void load_e2m1(const std::uint8_t* p, float scale, Lanes& first, Lanes& second) {
+  const __m256 table = _mm256_mul_ps(_mm256_loadu_ps(kE2m1), _mm256_set1_ps(scale));
+  const __m256i down = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+  const __m256i up = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
+  // The lookup sees the index's low three bits; the fourth, moved to the top, is the sign.
+  const auto eight = [&](int at) {
+    const __m256i words =
+        _mm256_castps_si256(_mm256_set1_ps(*reinterpret_cast<const AnyWord*>(p + at)));
+    const __m256 sign = _mm256_castsi256_ps(_mm256_sllv_epi32(words, up));
+    return _mm256_or_ps(_mm256_permutevar8x32_ps(table, _mm256_srlv_epi32(words, down)),
                         _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
   };
-  const __m128i a = _mm_unpacklo_epi8(low, high);
-  const __m128i b = _mm_unpackhi_epi8(low, high);
-  first = {eight(a), eight(_mm_srli_si128(a, 8))};
-  second = {eight(b), eight(_mm_srli_si128(b, 8))};
+  first = {eight(0), eight(4)};
+  second = {eight(8), eight(12)};
 }
 inline Lanes operator+(Lanes a, Lanes b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
@@ -254,10 +270,10 @@ inline Lanes load_bf16(const std::uint16_t* p) {
     return f;
   });
 }
-inline void load_e2m1(const std::uint8_t* p, Lanes& first, Lanes& second) {
+inline void load_e2m1(const std::uint8_t* p, float scale, Lanes& first, Lanes& second) {
   const auto value = [&](int i) {
     const int code = (p[i / 2] >> (4 * (i % 2))) & 15;
-    return code < 8 ? kE2m1[code] : -kE2m1[code - 8];
+    return (code < 8 ? kE2m1[code] : -kE2m1[code - 8]) * scale;
   };
   first = each([&](int i) { return value(i); });
   second = each([&](int i) { return value(i + kLanes); });

@@ -26,10 +26,19 @@ class Scratch {
   std::span<float> rest_;
 };
 
+// body(i) for every row of `width` floats; a thread more only for as many as are worth waking it.
+template <class Body>
+void for_rows(std::int64_t n, std::int64_t width, Body&& body) {
+  constexpr std::int64_t kGrain = 32768;
+  base::parallel_ranges(n, 1 + kGrain / width, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) body(i);
+  });
+}
+
 // rows[i] = all[token[i]]
 void gather(const ExpertTokens& tokens, std::span<const float> all, std::int64_t width,
             std::span<float> rows) {
-  base::parallel_for(static_cast<std::int64_t>(tokens.token.size()), [&](std::int64_t i) {
+  for_rows(static_cast<std::int64_t>(tokens.token.size()), width, [&](std::int64_t i) {
     const float* from = all.data() + tokens.token[i] * width;
     std::copy(from, from + width, rows.data() + i * width);
   });
@@ -39,7 +48,7 @@ void gather(const ExpertTokens& tokens, std::span<const float> all, std::int64_t
 void add_gathered(const ExpertTokens& tokens, std::span<const float> all, std::int64_t width,
                   std::span<float> rows) {
   if (all.empty()) return;
-  base::parallel_for(static_cast<std::int64_t>(tokens.token.size()), [&](std::int64_t i) {
+  for_rows(static_cast<std::int64_t>(tokens.token.size()), width, [&](std::int64_t i) {
     const float* from = all.data() + tokens.token[i] * width;
     float* row = rows.data() + i * width;
     for (std::int64_t c = 0; c < width; ++c) row[c] += from[c];
@@ -51,7 +60,7 @@ template <class Scale>
 void scatter(const ExpertTokens& tokens, std::span<const float> rows, std::int64_t width,
              Scale scale, std::span<float> all) {
   if (all.empty()) return;
-  base::parallel_for(static_cast<std::int64_t>(tokens.token.size()), [&](std::int64_t i) {
+  for_rows(static_cast<std::int64_t>(tokens.token.size()), width, [&](std::int64_t i) {
     kernels().matmul.axpy(scale(i), rows.data() + i * width, all.data() + tokens.token[i] * width,
                           width);
   });
@@ -129,7 +138,7 @@ void expert_backward(const ExpertWeights& expert, const ExpertTokens& tokens,
   std::fill(tau.begin(), tau.end(), 0.0f);
   matmul_backward(d_routed, expert.w2, tau, n);
   add_gathered(tokens, batch.delta_down, width, tau);
-  base::parallel_for(n, [&](std::int64_t i) {
+  for_rows(n, width, [&](std::int64_t i) {
     float* row = tau.data() + i * width;
     d_weight[i] = static_cast<float>(double_dot(row, inner.data() + i * width, width));
     for (std::int64_t c = 0; c < width; ++c) row[c] *= tokens.weight[i];  // now d_inner

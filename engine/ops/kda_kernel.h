@@ -18,7 +18,9 @@ using base::LAZYLORA_ISA::Lanes;
 using base::LAZYLORA_ISA::load;
 using base::LAZYLORA_ISA::zero;
 
-// N lanes of value columns that travel along the tokens together: four hide the latency of a chain.
+// N lanes of value columns that travel along the tokens together: as many as hide the latency of a
+// chain, and as the registers hold three times.
+inline constexpr int kKdaColumns = base::LAZYLORA_ISA::kRegisters >= 32 ? 4 : 2;
 template <int N>
 struct KdaColumns {
   Lanes at[N];
@@ -51,7 +53,9 @@ inline void kda_store(float* row, const KdaColumns<N>& x, std::int64_t count) {
 template <class Body>
 inline void kda_for_columns(std::int64_t width, Body body) {
   std::int64_t first = 0;
-  for (; width - first >= 4 * kLanes; first += 4 * kLanes) body(KdaColumns<4>{}, first);
+  for (; width - first >= kKdaColumns * kLanes; first += kKdaColumns * kLanes) {
+    body(KdaColumns<kKdaColumns>{}, first);
+  }
   for (; first < width; first += kLanes) body(KdaColumns<1>{}, first);
 }
 
@@ -74,45 +78,96 @@ struct KdaState {
   }
 };
 
-// One token: decay, then the delta write, then the read. The decayed state S', which the backward
-// pass wants, goes through `decayed`, rows `decayed_stride` apart; it may be the state itself.
-// Returns o; error = v - S'^T k (=).
+// Rows of a state wherever they lie, [width][16 N] of a longer row.
+struct KdaRows {
+  float* at;
+  std::int64_t stride;
+  float* row(std::int64_t i) const { return at + i * stride; }
+};
+
+// S' = diag(alpha) S for the first token; returns u = S'^T k.
 template <int N>
-inline KdaColumns<N> kda_step(const KdaHead& head, std::int64_t t, const KdaColumns<N>& v,
-                              KdaState<N>& state, float* decayed, std::int64_t decayed_stride,
-                              KdaColumns<N>& error) {
-  const float* alpha = head.alpha + t * head.stride;
-  const float* q = head.q + t * head.stride;
-  const float* k = head.k + t * head.stride;
-  const Lanes beta = broadcast(head.beta[t * head.beta_stride]);
+inline KdaColumns<N> kda_decay(const KdaHead& head, const KdaState<N>& state,
+                               const KdaRows& decayed) {
   KdaColumns<N> u;
   for (int c = 0; c < N; ++c) u.at[c] = zero();
   for (std::int64_t i = 0; i < head.width; ++i) {
-    const Lanes alpha_i = broadcast(alpha[i]);
-    const Lanes k_i = broadcast(k[i]);
+    const Lanes alpha_i = broadcast(head.alpha[i]);
+    const Lanes k_i = broadcast(head.k[i]);
+#pragma GCC unroll 4
     for (int c = 0; c < N; ++c) {
       const Lanes s = alpha_i * load(state.row[i] + c * kLanes);
-      store(decayed + i * decayed_stride + c * kLanes, s);
+      store(decayed.row(i) + c * kLanes, s);
       u.at[c] = fma(k_i, s, u.at[c]);
     }
   }
-  KdaColumns<N> write;
+  return u;
+}
+
+// The delta write and the read of token t, S = S' + k write^T and o = S^T q, and in the same pass
+// over the rows, while they are in registers, the decay for the token after it, whose u it leaves
+// in `u`. S itself goes to `end` if this is the last token.
+template <int N, bool kLast>
+inline KdaColumns<N> kda_write(const KdaHead& head, std::int64_t t, const KdaColumns<N>& write,
+                               const KdaRows& decayed, const KdaRows& decayed_next,
+                               KdaState<N>* end, KdaColumns<N>& u) {
+  const float* q = head.q + t * head.stride;
+  const float* k = head.k + t * head.stride;
+  const float* alpha_next = head.alpha + (t + 1) * head.stride;
+  const float* k_next = k + head.stride;
   KdaColumns<N> o;
-  for (int c = 0; c < N; ++c) {
-    error.at[c] = v.at[c] - u.at[c];
-    write.at[c] = beta * error.at[c];
-    o.at[c] = zero();
-  }
+  for (int c = 0; c < N; ++c) o.at[c] = u.at[c] = zero();
   for (std::int64_t i = 0; i < head.width; ++i) {
     const Lanes q_i = broadcast(q[i]);
     const Lanes k_i = broadcast(k[i]);
+#pragma GCC unroll 4
     for (int c = 0; c < N; ++c) {
-      const Lanes s = fma(k_i, write.at[c], load(decayed + i * decayed_stride + c * kLanes));
-      store(state.row[i] + c * kLanes, s);
+      const Lanes s = fma(k_i, write.at[c], load(decayed.row(i) + c * kLanes));
       o.at[c] = fma(q_i, s, o.at[c]);
+      if constexpr (kLast) {
+        store(end->row[i] + c * kLanes, s);
+      } else {
+        const Lanes s_next = broadcast(alpha_next[i]) * s;
+        store(decayed_next.row(i) + c * kLanes, s_next);
+        u.at[c] = fma(broadcast(k_next[i]), s_next, u.at[c]);
+      }
     }
   }
   return o;
+}
+
+// Consecutive tokens from `state`, which becomes the state after the last. decayed_of(t) are the
+// rows that receive S' of token t; seen(t, error, o) gets e = v - S'^T k and o of each.
+template <int N, class DecayedOf, class Seen>
+inline void kda_walk(const KdaHead& head, std::int64_t first, KdaState<N>& state,
+                     DecayedOf decayed_of, Seen seen) {
+  KdaColumns<N> u = kda_decay(head, state, decayed_of(0));
+  for (std::int64_t t = 0; t < head.tokens; ++t) {
+    const KdaColumns<N> v = kda_load<N>(head.v + t * head.stride + first, head.width - first);
+    const Lanes beta = broadcast(head.beta[t * head.beta_stride]);
+    KdaColumns<N> error, write;
+    for (int c = 0; c < N; ++c) {
+      error.at[c] = v.at[c] - u.at[c];
+      write.at[c] = beta * error.at[c];
+    }
+    const KdaColumns<N> o =
+        t + 1 < head.tokens
+            ? kda_write<N, false>(head, t, write, decayed_of(t), decayed_of(t + 1), nullptr, u)
+            : kda_write<N, true>(head, t, write, decayed_of(t), {}, &state, u);
+    seen(t, error, o);
+  }
+}
+
+// `count` tokens of a head from token t on.
+inline KdaHead kda_part(const KdaHead& head, std::int64_t t, std::int64_t count) {
+  KdaHead part = head;
+  part.q += t * head.stride;
+  part.k += t * head.stride;
+  part.v += t * head.stride;
+  part.alpha += t * head.stride;
+  part.beta += t * head.beta_stride;
+  part.tokens = count;
+  return part;
 }
 
 inline void kda_forward(const KdaHead& head, const float* start, std::int64_t chunk, float* saved,
@@ -121,14 +176,18 @@ inline void kda_forward(const KdaHead& head, const float* start, std::int64_t ch
     const std::int64_t count = head.width - first;
     KdaState<N> state;
     state.read(start == nullptr ? nullptr : start + first, head.width, count);
-    for (std::int64_t t = 0; t < head.tokens; ++t) {
-      if (saved != nullptr && t % chunk == 0) {
+    const KdaRows in_place = {&state.row[0][0], kLanes * N};
+    for (std::int64_t t = 0; t < head.tokens; t += chunk) {
+      if (saved != nullptr) {
         state.write(saved + t / chunk * saved_stride + first, head.width, count);
       }
-      const KdaColumns<N> v = kda_load<N>(head.v + t * head.stride + first, count);
-      KdaColumns<N> error;
-      kda_store(o + t * head.stride + first,
-                kda_step(head, t, v, state, &state.row[0][0], kLanes * N, error), count);
+      const std::int64_t tokens = head.tokens - t < chunk ? head.tokens - t : chunk;
+      float* to = o + t * head.stride + first;
+      kda_walk(
+          kda_part(head, t, tokens), first, state, [&](std::int64_t) { return in_place; },
+          [&](std::int64_t at, const KdaColumns<N>&, const KdaColumns<N>& out) {
+            kda_store(to + at * head.stride, out, count);
+          });
     }
     if (end != nullptr) state.write(end + first, head.width, count);
   });
@@ -146,16 +205,16 @@ struct KdaReplay {
 
 inline void kda_replay(const KdaHead& head, const float* start, const KdaReplay& replay) {
   kda_for_columns(head.width, [&]<int N>(KdaColumns<N>, std::int64_t first) {
-    const std::int64_t count = head.width - first;
     KdaState<N> state;
-    state.read(start + first, head.width, count);
-    for (std::int64_t t = 0; t < head.tokens; ++t) {
-      const KdaColumns<N> v = kda_load<N>(head.v + t * head.stride + first, count);
-      KdaColumns<N> error;
-      kda_step(head, t, v, state, replay.decayed + t * head.width * head.padded + first,
-               head.padded, error);
-      kda_store(replay.error + t * head.padded + first, error, kLanes * N);
-    }
+    state.read(start + first, head.width, head.width - first);
+    kda_walk(
+        head, first, state,
+        [&](std::int64_t t) {
+          return KdaRows{replay.decayed + t * head.width * head.padded + first, head.padded};
+        },
+        [&](std::int64_t t, const KdaColumns<N>& error, const KdaColumns<N>&) {
+          kda_store(replay.error + t * head.padded + first, error, kLanes * N);
+        });
   });
 }
 

@@ -10,7 +10,7 @@ namespace {
 
 // Rows and columns that threads divide between them: whole blocks of the kernels, whole MXFP4
 // groups.
-constexpr std::int64_t kRowGrain = 16;
+constexpr std::int64_t kRowGrain = 48;
 constexpr std::int64_t kColumnGrain = 64;
 
 [[maybe_unused]] bool sizes_agree(std::span<const float> x, const Weight& w,

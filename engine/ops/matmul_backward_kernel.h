@@ -9,14 +9,19 @@
 
 namespace engine::ops::LAZYLORA_ISA {
 
-// Tokens times Lanes of columns whose chains are in registers together; the span is even, as one
-// MXFP4 group is two Lanes.
-inline constexpr int kBackwardTokens = kRegisters >= 32 ? 4 : 2;
-inline constexpr int kBackwardSpan = kRegisters >= 32 ? 4 : 2;
-// With more tokens than that, weights are widened once into a tile that stays in cache ...
-inline constexpr std::int64_t kBackwardTileRows = 64;
+// Tokens times Lanes of columns whose chains are in registers together, over a tile. AVX2 spends two
+// registers on each.
+inline constexpr int kBackwardTokens = kRegisters >= 8 ? 6 : 2;
+inline constexpr int kBackwardSpan = kRegisters >= 32 ? 4 : 1;
+// A tile: rows and columns of W that are widened once for all tokens of a batch. It lies in panels,
+// each the columns of one span, row after row, which stay in the first-level cache while the tokens
+// pass; the tile and the batch's d_x over its columns should stay in the second.
+inline constexpr std::int64_t kBackwardTileRows = 32;
 inline constexpr std::int64_t kBackwardTileCols = 256;
-// ... and with fewer, this many rows at a time pass through d_x.
+inline constexpr std::int64_t kBackwardBatch = 128;
+// One or two tokens read W in registers, so many Lanes wide ...
+inline constexpr int kBackwardDirectSpan = kRegisters >= 32 ? 4 : 2;
+// ... and this many rows at a time, between which their chains wait in d_x.
 inline constexpr std::int64_t kBackwardRows = 8;
 
 // The coefficients of a chain: element (t, o) of d_y, or of its transpose.
@@ -44,7 +49,9 @@ inline void backward_block(const Coefficients& d_y, const Rows& w, std::int64_t 
                            Mode mode) {
   constexpr int kStep = Rows::kStep;
   Lanes sum[T][S];
+#pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 8
     for (int s = 0; s < S; ++s) sum[t][s] = mode.begin(load(d_x + t * x_stride + s * kLanes));
   }
   for (std::int64_t o = 0; o < rows; ++o) {
@@ -58,7 +65,9 @@ inline void backward_block(const Coefficients& d_y, const Rows& w, std::int64_t 
       for (int s = 0; s < S; ++s) sum[t][s] = fma(factor, wide[s], sum[t][s]);
     }
   }
+#pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 8
     for (int s = 0; s < S; ++s) {
       float* at = d_x + t * x_stride + s * kLanes;
       store(at, mode.end(sum[t][s], load(at)));
@@ -77,13 +86,14 @@ inline void backward_tail(const Coefficients& d_y, const Rows& w, std::int64_t r
   store(d_x, mode.end(sum, load(d_x, n)), n);
 }
 
-template <int T, class Rows, class Mode>
+// T tokens over `count` columns from col on, S Lanes at a time.
+template <int T, int S, class Rows, class Mode>
 inline void backward_span(const Coefficients& d_y, const Rows& w, std::int64_t row,
                           std::int64_t rows, std::int64_t col, std::int64_t count, float* d_x,
                           std::int64_t x_stride, Mode mode) {
   std::int64_t i = 0;
-  for (; i + kBackwardSpan * kLanes <= count; i += kBackwardSpan * kLanes) {
-    backward_block<T, kBackwardSpan>(d_y, w, row, rows, col + i, d_x + i, x_stride, mode);
+  for (; i + S * kLanes <= count; i += S * kLanes) {
+    backward_block<T, S>(d_y, w, row, rows, col + i, d_x + i, x_stride, mode);
   }
   for (; i + Rows::kStep * kLanes <= count; i += Rows::kStep * kLanes) {
     backward_block<T, Rows::kStep>(d_y, w, row, rows, col + i, d_x + i, x_stride, mode);
@@ -95,48 +105,79 @@ inline void backward_span(const Coefficients& d_y, const Rows& w, std::int64_t r
   }
 }
 
-// `count` columns from col on and `rows` rows of W, for all tokens.
-template <class Rows, class Mode>
-inline void backward_tokens(const Coefficients& d_y, const Rows& w, std::int64_t row,
-                            std::int64_t rows, std::int64_t col, std::int64_t count, float* d_x,
-                            std::int64_t x_stride, std::int64_t tokens, Mode mode) {
-  const auto from = [&](std::int64_t t) {
-    return Coefficients{d_y.data + t * d_y.t_stride, d_y.t_stride, d_y.o_stride};
-  };
+// All tokens, in register blocks, over `count` columns of float32 rows.
+template <class Mode>
+inline void backward_tokens(const Coefficients& d_y, const F32Rows& w, std::int64_t rows,
+                            std::int64_t count, float* d_x, std::int64_t x_stride,
+                            std::int64_t tokens, Mode mode) {
   std::int64_t t = 0;
-  for (; t + kBackwardTokens <= tokens; t += kBackwardTokens) {
-    backward_span<kBackwardTokens>(from(t), w, row, rows, col, count, d_x + t * x_stride, x_stride,
-                                   mode);
+  const auto blocks = [&]<int T>(Number<T>) {
+    for (; t + T <= tokens; t += T) {
+      const Coefficients from = {d_y.data + t * d_y.t_stride, d_y.t_stride, d_y.o_stride};
+      backward_span<T, kBackwardSpan>(from, w, 0, rows, 0, count, d_x + t * x_stride, x_stride,
+                                      mode);
+    }
+  };
+  if constexpr (kBackwardTokens > 4) {
+    blocks(Number<kBackwardTokens>{});
+    blocks(Number<4>{});
   }
-  for (; t < tokens; ++t) {
-    backward_span<1>(from(t), w, row, rows, col, count, d_x + t * x_stride, x_stride, mode);
+  blocks(Number<2>{});
+  blocks(Number<1>{});
+}
+
+// T tokens, W read in place.
+template <int T, class Rows>
+inline void backward_direct(const float* d_y, const Rows& w, float* d_x, std::int64_t rows,
+                            std::int64_t cols, std::int64_t col_begin, std::int64_t col_end) {
+  for (std::int64_t row = 0; row < rows; row += kBackwardRows) {
+    const std::int64_t n = rows - row < kBackwardRows ? rows - row : kBackwardRows;
+    backward_span<T, kBackwardDirectSpan>(Coefficients{d_y + row, rows, 1}, w, row, n, col_begin,
+                                          col_end - col_begin, d_x + col_begin, cols, Continue{});
+  }
+}
+
+// Rows [row, row+rows) and columns [col, col+count) of W, no more than a tile, of a W of w_rows rows, for a
+// batch.
+template <class Rows>
+inline void backward_tile(const float* d_y, std::int64_t w_rows, const Rows& w, std::int64_t row,
+                          std::int64_t rows, std::int64_t col, std::int64_t count, float* d_x,
+                          std::int64_t x_stride, std::int64_t tokens) {
+  constexpr std::int64_t kPanel = kBackwardSpan * kLanes < 32 ? 32 : kBackwardSpan * kLanes;
+  alignas(64) float tile[kBackwardTileRows * kBackwardTileCols];
+  const auto width = [&](std::int64_t at) { return count - at < kPanel ? count - at : kPanel; };
+  for (std::int64_t o = 0; o < rows; ++o) {
+    for (std::int64_t at = 0; at < count; at += kPanel) {
+      widen_row(w, row + o, col + at, width(at), tile + at * rows + o * kPanel);
+    }
+  }
+  const std::int64_t after = w_rows - row - rows;
+  for (std::int64_t at = 0; at < count; at += kPanel) {
+    // What the next tile's widening will read comes in beside the arithmetic.
+    for (std::int64_t o = 0; o < (after < rows ? after : rows); ++o) {
+      prefetch_row(w, row + rows + o, col + at, width(at));
+    }
+    backward_tokens(Coefficients{d_y + row, w_rows, 1}, F32Rows{tile + at * rows, kPanel}, rows,
+                    width(at), d_x + col + at, x_stride, tokens, Continue{});
   }
 }
 
 inline void backward(const float* d_y, const Weight& w, float* d_x, std::int64_t tokens,
                      std::int64_t col_begin, std::int64_t col_end) {
-  const auto from = [&](std::int64_t row) { return Coefficients{d_y + row, w.rows, 1}; };
   with_rows(w, [&](const auto& of_w) {
-    if (tokens <= kBackwardTokens) {
-      for (std::int64_t row = 0; row < w.rows; row += kBackwardRows) {
-        const std::int64_t rows = w.rows - row < kBackwardRows ? w.rows - row : kBackwardRows;
-        backward_tokens(from(row), of_w, row, rows, col_begin, col_end - col_begin, d_x + col_begin,
-                        w.cols, tokens, Continue{});
-      }
-      return;
-    }
-    alignas(64) float tile[kBackwardTileRows * kBackwardTileCols];
-    for (std::int64_t col = col_begin; col < col_end; col += kBackwardTileCols) {
-      const std::int64_t count =
-          col_end - col < kBackwardTileCols ? col_end - col : kBackwardTileCols;
-      for (std::int64_t row = 0; row < w.rows; row += kBackwardTileRows) {
-        const std::int64_t rows =
-            w.rows - row < kBackwardTileRows ? w.rows - row : kBackwardTileRows;
-        for (std::int64_t o = 0; o < rows; ++o) {
-          widen_row(of_w, row + o, col, count, tile + o * kBackwardTileCols);
+    if (tokens == 1) return backward_direct<1>(d_y, of_w, d_x, w.rows, w.cols, col_begin, col_end);
+    if (tokens == 2) return backward_direct<2>(d_y, of_w, d_x, w.rows, w.cols, col_begin, col_end);
+    for (std::int64_t t = 0; t < tokens; t += kBackwardBatch) {
+      const std::int64_t n = tokens - t < kBackwardBatch ? tokens - t : kBackwardBatch;
+      for (std::int64_t col = col_begin; col < col_end; col += kBackwardTileCols) {
+        const std::int64_t count =
+            col_end - col < kBackwardTileCols ? col_end - col : kBackwardTileCols;
+        for (std::int64_t row = 0; row < w.rows; row += kBackwardTileRows) {
+          const std::int64_t rows =
+              w.rows - row < kBackwardTileRows ? w.rows - row : kBackwardTileRows;
+          backward_tile(d_y + t * w.rows, w.rows, of_w, row, rows, col, count, d_x + t * w.cols,
+                        w.cols, n);
         }
-        backward_tokens(from(row), F32Rows{tile, kBackwardTileCols}, 0, rows, 0, count, d_x + col,
-                        w.cols, tokens, Continue{});
       }
     }
   });
@@ -146,8 +187,8 @@ inline void backward(const float* d_y, const Weight& w, float* d_x, std::int64_t
 inline void outer_add(float scale, const float* a, std::int64_t a_stride, const float* b,
                       std::int64_t b_stride, float* c, std::int64_t c_stride, std::int64_t tokens,
                       std::int64_t rows, std::int64_t cols) {
-  backward_tokens(Coefficients{a, 1, a_stride}, F32Rows{b, b_stride}, 0, tokens, 0, cols, c,
-                  c_stride, rows, AddFinished{scale});
+  backward_tokens(Coefficients{a, 1, a_stride}, F32Rows{b, b_stride}, tokens, cols, c, c_stride,
+                  rows, AddFinished{scale});
 }
 
 }  // namespace engine::ops::LAZYLORA_ISA

@@ -25,9 +25,9 @@ inline void axpy(float scale, const float* x, float* sum, std::int64_t n) {
 }
 
 inline float dot(const float* x, const float* y, std::int64_t n) {
-  Lanes partial = zero();
-  forward_block<1, 1>(x, n, F32Rows{y, n}, 0, 0, n, &partial);
-  return sum(partial);
+  float product;
+  forward_direct<1, 1>(x, n, F32Rows{y, n}, 0, n, &product, 1, Assign{});
+  return product;
 }
 
 inline constexpr MatmulKernels kMatmulKernels = {forward, forward_add, backward, outer_add,

@@ -14,17 +14,38 @@ using base::LAZYLORA_ISA::broadcast;
 using base::LAZYLORA_ISA::kLanes;
 using base::LAZYLORA_ISA::Lanes;
 using base::LAZYLORA_ISA::load;
+using base::LAZYLORA_ISA::Number;
 using base::LAZYLORA_ISA::zero;
 
-// sums[i mod 16] += x[i] y[i], ascending i
-inline Lanes mla_add_products(const float* x, const float* y, std::int64_t n, Lanes sums) {
+// Positions whose sums are in registers together: one chain alone would wait for itself.
+inline constexpr int kMlaPositions = 4;
+
+// sums[s][i mod 16] += x[i] y[s][i], ascending i, for N rows of y
+template <int N>
+inline void mla_add_products(const float* x, const float* y, std::int64_t stride, std::int64_t n,
+                             Lanes (&sums)[N]) {
   std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) sums = fma(load(x + i), load(y + i), sums);
+  for (; i + kLanes <= n; i += kLanes) {
+    const Lanes at = load(x + i);
+#pragma GCC unroll 8
+    for (int s = 0; s < N; ++s) sums[s] = fma(at, load(y + s * stride + i), sums[s]);
+  }
   if (i < n) {
     const int left = static_cast<int>(n - i);
-    sums = fma(load(x + i, left), load(y + i, left), sums);
+    const Lanes at = load(x + i, left);
+#pragma GCC unroll 8
+    for (int s = 0; s < N; ++s) sums[s] = fma(at, load(y + s * stride + i, left), sums[s]);
   }
-  return sums;
+}
+
+// body(N, first position) over all positions, N of them together.
+template <class Body>
+inline void mla_for_positions(std::int64_t count, Body body) {
+  std::int64_t s = 0;
+  for (; s + kMlaPositions <= count; s += kMlaPositions) {
+    body(Number<kMlaPositions>{}, s);
+  }
+  for (; s < count; ++s) body(Number<1>{}, s);
 }
 
 // y[j] += a x[j]
@@ -83,12 +104,16 @@ inline double mla_sum_in_double(std::int64_t count, Term term) {
 
 // p = softmax over s < count of <q, [k_nope_s ; kr_s]> scale
 inline void mla_probabilities(const MlaHead& head, const float* q, std::int64_t count, float* p) {
-  float maximum = 0.0f;
-  for (std::int64_t s = 0; s < count; ++s) {
-    Lanes sums = mla_add_products(q, head.kv + s * head.kv_stride, head.nope, zero());
-    sums = mla_add_products(q + head.nope, head.kr + s * head.rope, head.rope, sums);
-    p[s] = sum(sums) * head.scale;
-    if (s == 0 || p[s] > maximum) maximum = p[s];
+  mla_for_positions(count, [&]<int N>(Number<N>, std::int64_t s) {
+    Lanes sums[N] = {};
+    mla_add_products(q, head.kv + s * head.kv_stride, head.kv_stride, head.nope, sums);
+    mla_add_products(q + head.nope, head.kr + s * head.rope, head.rope, head.rope, sums);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) p[s + i] = sum(sums[i]) * head.scale;
+  });
+  float maximum = p[0];
+  for (std::int64_t s = 1; s < count; ++s) {
+    if (p[s] > maximum) maximum = p[s];
   }
   for (std::int64_t s = 0; s < count; s += kLanes) {
     const int left = count - s < kLanes ? static_cast<int>(count - s) : kLanes;
@@ -110,10 +135,13 @@ inline void mla_forward(const MlaHead& head, const float* q, std::int64_t count,
 inline void mla_backward(const MlaHead& head, const float* q, const float* d_o, std::int64_t count,
                          float* p, float* d_p, float* d_q, float* d_kv, float* d_kr) {
   mla_probabilities(head, q, count, p);
-  for (std::int64_t s = 0; s < count; ++s) {
-    const float* v = head.kv + s * head.kv_stride + head.nope;
-    d_p[s] = sum(mla_add_products(d_o, v, head.value, zero()));
-  }
+  mla_for_positions(count, [&]<int N>(Number<N>, std::int64_t s) {
+    Lanes sums[N] = {};
+    mla_add_products(d_o, head.kv + s * head.kv_stride + head.nope, head.kv_stride, head.value,
+                     sums);
+#pragma GCC unroll 8
+    for (int i = 0; i < N; ++i) d_p[s + i] = sum(sums[i]);
+  });
   const double mean = mla_sum_in_double(count, [&](std::int64_t s) {
     return static_cast<double>(p[s]) * static_cast<double>(d_p[s]);
   });

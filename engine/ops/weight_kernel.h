@@ -17,11 +17,13 @@ using base::LAZYLORA_ISA::kLanes;
 using base::LAZYLORA_ISA::kRegisters;
 using base::LAZYLORA_ISA::Lanes;
 using base::LAZYLORA_ISA::load;
+using base::LAZYLORA_ISA::Number;
 using base::LAZYLORA_ISA::store;
 using base::LAZYLORA_ISA::zero;
 
 // The three forms of a weight: `load` widens kStep Lanes of a row, from a column that is a multiple
 // of them; `tail` the last n < 16 columns (MXFP4 has none).
+// `at` is the address of a column's bytes, which prefetches want.
 struct F32Rows {
   static constexpr int kStep = 1;
   const float* data;
@@ -29,6 +31,7 @@ struct F32Rows {
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
     w[0] = base::LAZYLORA_ISA::load(data + row * stride + col);
   }
+  const void* at(std::int64_t row, std::int64_t col) const { return data + row * stride + col; }
   Lanes tail(std::int64_t row, std::int64_t col, int n) const {
     return base::LAZYLORA_ISA::load(data + row * stride + col, n);
   }
@@ -41,6 +44,7 @@ struct Bf16Rows {
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
     w[0] = base::LAZYLORA_ISA::load_bf16(data + row * stride + col);
   }
+  const void* at(std::int64_t row, std::int64_t col) const { return data + row * stride + col; }
   Lanes tail(std::int64_t row, std::int64_t col, int n) const {
     return base::LAZYLORA_ISA::load_bf16(data + row * stride + col, n);
   }
@@ -51,11 +55,13 @@ struct Mxfp4Rows {
   const std::uint8_t* codes;
   const std::uint8_t* scales;
   std::int64_t cols;
+  // Shifts, where a division of signed numbers would cost three more instructions a group.
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    base::LAZYLORA_ISA::load_e2m1(codes + (row * cols + col) / 2, w[0], w[1]);
-    const Lanes scale = broadcast(base::LAZYLORA_ISA::e8m0(scales[(row * cols + col) / 32]));
-    w[0] = w[0] * scale;
-    w[1] = w[1] * scale;
+    const float scale = base::LAZYLORA_ISA::e8m0(scales[(row * cols + col) >> 5]);
+    base::LAZYLORA_ISA::load_e2m1(codes + ((row * cols + col) >> 1), scale, w[0], w[1]);
+  }
+  const void* at(std::int64_t row, std::int64_t col) const {
+    return codes + ((row * cols + col) >> 1);
   }
   Lanes tail(std::int64_t, std::int64_t, int) const { return zero(); }
 };
@@ -86,6 +92,15 @@ inline void widen_row(const Rows& w, std::int64_t row, std::int64_t col, std::in
   }
   const int left = static_cast<int>(count - i);
   if (left > 0) store(to + i, w.tail(row, col + i, left), left);
+}
+
+// Asks for `count` columns of one row to come into the second-level cache.
+template <class Rows>
+inline void prefetch_row(const Rows& w, std::int64_t row, std::int64_t col, std::int64_t count) {
+  constexpr std::int64_t kLine = 64;
+  const auto* from = static_cast<const char*>(w.at(row, col));
+  const auto* end = static_cast<const char*>(w.at(row, col + count));
+  for (; from < end; from += kLine) __builtin_prefetch(from, 0, 2);
 }
 
 }  // namespace engine::ops::LAZYLORA_ISA

@@ -1,0 +1,173 @@
+#include "checks/bench/product_case.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "checks/bench/machine.h"
+#include "engine/base/rng.h"
+#include "engine/ops/matmul.h"
+
+#ifdef LAZYLORA_OPENBLAS
+#include <cblas.h>
+#endif
+
+namespace checks::bench {
+namespace {
+
+using engine::ops::Weight;
+using engine::ops::WeightKind;
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::int64_t kWarmUpRows = 24;
+constexpr std::size_t kMinimumMemory = std::size_t{256} << 20;
+constexpr std::size_t kMaximumMemory = std::size_t{1} << 30;
+
+std::size_t memory_size() {
+  const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  const std::size_t twice = cache > 0 ? 2 * static_cast<std::size_t>(cache) : kMinimumMemory;
+  return std::clamp(twice, kMinimumMemory, kMaximumMemory);
+}
+
+struct Activations {
+  std::vector<float> x, y;
+  explicit Activations(const ProductCase& c)
+      : x(static_cast<std::size_t>(c.tokens * c.cols), 0.25f),
+        y(static_cast<std::size_t>(c.tokens * c.rows), 0.25f) {}
+};
+
+Sample run_product(const ProductCase& c, ColdMemory& memory, Activations& a, bool forward) {
+  static const std::vector<std::uint8_t> scales(std::size_t{1} << 20, 120);
+  const auto product = [&](std::int64_t rows) {
+    const auto bytes = memory.take(static_cast<std::size_t>(rows * c.cols) * 2);
+    const Weight w = {c.kind, bytes.data(), scales.data(), rows, c.cols};
+    const auto y = std::span(a.y).first(static_cast<std::size_t>(c.tokens * rows));
+    if (forward) {
+      engine::ops::matmul_forward(a.x, w, y, c.tokens);
+    } else {
+      engine::ops::matmul_backward(y, w, a.x, c.tokens);
+    }
+  };
+  return timed([&] { product(kWarmUpRows); }, [&] { product(c.rows); });
+}
+
+#ifdef LAZYLORA_OPENBLAS
+Sample run_openblas(const ProductCase& c, ColdMemory& memory, Activations& a) {
+  const auto tokens = static_cast<int>(c.tokens);
+  const auto cols = static_cast<int>(c.cols);
+  const auto product = [&](std::int64_t all_rows) {
+    const auto bytes = memory.take(static_cast<std::size_t>(all_rows * c.cols) * sizeof(float));
+    const auto* w = reinterpret_cast<const float*>(bytes.data());
+    const auto rows = static_cast<int>(all_rows);
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, tokens, rows, cols, 1.0f, a.x.data(), cols,
+                w, cols, 0.0f, a.y.data(), rows);
+  };
+  return timed([&] { product(kWarmUpRows); }, [&] { product(c.rows); });
+}
+#endif
+
+}  // namespace
+
+std::string ProductCase::name() const {
+  return fmt::format("{}_{}/rows:{}/K:{}", kind == WeightKind::kBf16 ? "bf16" : "mxfp4",
+                     forward ? "forward" : "backward", tokens, cols);
+}
+
+double ProductCase::flops() const { return 2.0 * static_cast<double>(tokens * rows * cols); }
+
+double ProductCase::weight_bytes() const {
+  return static_cast<double>(rows * cols) * (kind == WeightKind::kBf16 ? 2.0 : 17.0 / 32.0);
+}
+
+std::vector<ProductCase> product_cases() {
+  std::vector<ProductCase> cases;
+  const auto add = [&](WeightKind kind, bool forward, const std::vector<std::int64_t>& all_tokens) {
+    for (const std::int64_t tokens : all_tokens) {
+      for (const std::int64_t cols : {3584, 7168}) {
+        // A sample of about a millisecond, but no fewer rows than a library wants to be fast.
+        const std::int64_t rows = tokens == 1     ? 3840
+                                  : tokens <= 32  ? 480
+                                  : tokens <= 128 ? 240
+                                                  : 120;
+        cases.push_back({kind, forward, tokens, cols, rows});
+      }
+    }
+  };
+  add(WeightKind::kBf16, true, {1, 32, 128, 1024});
+  add(WeightKind::kMxfp4, true, {1, 8, 20, 32, 128});
+  add(WeightKind::kBf16, false, {32, 128, 1024});
+  add(WeightKind::kMxfp4, false, {20, 32, 128});
+  return cases;
+}
+
+// In huge pages where the system has them, as an engine's own read buffers should be: cold weights in
+// small pages would measure address translation.
+ColdMemory::ColdMemory()
+    : size_(memory_size() / kHugePage * kHugePage),
+      words_(static_cast<std::uint64_t*>(std::aligned_alloc(kHugePage, size_)), &std::free) {
+  madvise(words_.get(), size_, MADV_HUGEPAGE);
+  // Every sixteen bits a number of size 0.5 to 1 in bf16, and so every pair in float32; as MXFP4
+  // codes, any.
+  const engine::base::CounterRng rng(5, "cold memory");
+  for (std::size_t i = 0; i < size_ / sizeof(std::uint64_t); ++i) {
+    words_[i] = (rng.bits(i) & 0x807F807F807F807Fu) | 0x3F003F003F003F00u;
+  }
+}
+
+std::span<const std::byte> ColdMemory::take(std::size_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  if (next_ + bytes > size()) next_ = 0;
+  const auto* from = reinterpret_cast<const std::byte*>(words_.get()) + next_;
+  next_ += (bytes + kPage - 1) / kPage * kPage;
+  return {from, bytes};
+}
+
+void measure_round(const std::string& instruction_set, ColdMemory& memory, ProductResult& result) {
+  const ProductCase& c = result.of;
+  Activations a(c);
+  ++result.rounds;
+  double peak_flops = 0.0;
+  const Sample peak = timed([&] { run_fma_chains(instruction_set); },
+                            [&] {
+                              for (int i = 0; i < 8; ++i) {
+                                peak_flops += run_fma_chains(instruction_set);
+                              }
+                            });
+  const Sample ours = run_product(c, memory, a, c.forward);
+  if (!peak.quiet() || !ours.quiet()) return;
+
+  if (!c.forward) {
+    const Sample forward = run_product(c, memory, a, true);
+    if (!forward.quiet()) return;
+    result.of_forward.push_back(forward.wall / ours.wall);
+  } else if (c.tokens == 1) {
+    const auto bytes = memory.take(std::size_t{8} << 20);
+    const Sample read =
+        timed([&] { read_all(bytes.first(kWarmUpRows * 64)); }, [&] { read_all(bytes); });
+    if (!read.quiet()) return;
+    const double rate = static_cast<double>(bytes.size()) / read.wall;
+    result.of_dram.push_back(c.weight_bytes() / ours.wall / rate);
+  } else {
+#ifdef LAZYLORA_OPENBLAS
+    const Sample sgemm = run_openblas(c, memory, a);
+    if (!sgemm.quiet()) return;
+    result.of_openblas.push_back(sgemm.wall / ours.wall);
+#endif
+  }
+  result.flops.push_back(c.flops() / ours.wall);
+  result.of_peak.push_back(c.flops() / ours.wall / (peak_flops / peak.wall));
+}
+
+std::string openblas_kernel() {
+#ifdef LAZYLORA_OPENBLAS
+  openblas_set_num_threads(1);
+  return openblas_get_corename();
+#else
+  return "none: not installed when this was built";
+#endif
+}
+
+}  // namespace checks::bench

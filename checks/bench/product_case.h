@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "checks/bench/sample.h"
+#include "engine/ops/weight.h"
+
+namespace checks::bench {
+
+// A product at a slice of K3's shapes: K 7168 is the trunk's width, 3584 the experts'.
+struct ProductCase {
+  engine::ops::WeightKind kind;
+  bool forward;
+  std::int64_t tokens;
+  std::int64_t cols;
+  std::int64_t rows;
+
+  std::string name() const;
+  double flops() const;
+  double weight_bytes() const;
+};
+
+std::vector<ProductCase> product_cases();
+
+// Memory larger than the last cache, of which every sample takes the next piece: its weights are
+// cold, as a streamed model's are. The bytes are normal numbers in all three forms of a weight.
+class ColdMemory {
+ public:
+  ColdMemory();
+  std::span<const std::byte> take(std::size_t bytes);
+  std::size_t size() const { return size_; }
+
+ private:
+  std::size_t size_;
+  std::unique_ptr<std::uint64_t[], void (*)(void*)> words_;
+  std::size_t next_ = 0;
+};
+
+// From the rounds in which every sample was quiet.
+struct ProductResult {
+  ProductCase of;
+  std::int64_t rounds = 0;
+  std::vector<double> flops = {};        // a second
+  std::vector<double> of_peak = {};      // of the fma peak
+  std::vector<double> of_openblas = {};  // of sgemm's rate on float32 weights; more than one row
+  std::vector<double> of_dram = {};      // packed bytes a second over the read rate; one row
+  std::vector<double> of_forward = {};   // backward: of the forward product of the same shape
+};
+
+// One round: the fma peak, the product and what it is compared with, one right after the other.
+void measure_round(const std::string& instruction_set, ColdMemory& memory, ProductResult& result);
+
+// Name of the sgemm kernel in use, or why there is none.
+std::string openblas_kernel();
+
+}  // namespace checks::bench
