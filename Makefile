@@ -4,7 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS := $(shell nproc)
 
-.PHONY: help deps build test quickstart check-forward check-gradients tokenizer-parity mutants bench asan fuzz tsan format \
+.PHONY: help deps build test quickstart check-forward check-gradients tokenizer-parity mutants bench \
+        bench-stream asan fuzz tsan format \
         format-check clean
 
 help: ## this list
@@ -37,6 +38,9 @@ mutants: build ## plant every fault of checks/mutants/table.txt; each must make 
 
 bench: build ## speed of the ops, from the cases of the checks, as JSON under build/release/bench
 	@checks/bench.sh build/release
+
+bench-stream: build ## does reading overlap computing? medium from a device of given speed; ratios last
+	@checks/bench_stream.sh build/release
 
 asan: deps build/asan/build.ninja ## build with address and undefined-behaviour sanitizers, run the check programs
 	@cmake --build --preset asan --parallel $(JOBS)

@@ -52,6 +52,7 @@ refuses "an import of something else names it" 1 "$out/model" "$lazylora" import
 [ ! -e "$out/e1" ]
 verdict "and nothing is written" $?
 refuses "an existing model is not overwritten" 1 "$out/model" "$lazylora" make-model "$out/model" --shape tiny --seed 2
+refuses "a disk that cannot hold the probe is named" 1 "free, the probe would write" "$lazylora" disk "$out" --bytes 900TB
 refuses "an unknown shape is bad usage" 2 "huge" "$lazylora" make-model "$out/other" --shape huge --seed 1
 # Numbers: decimal, whole where they must be, in range; never clamped, never octal. The option, the text and
 # the range are named, and nothing is begun.

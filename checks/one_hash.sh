@@ -38,6 +38,7 @@ same() { # WHAT OPTIONS...
   verdict "$what" $?
 }
 same "4 threads" --threads 4 --ram 1GB
+same "reads around the page cache" --reads direct --ram 1GB
 for isa in scalar avx2 avx512; do
   if "$lazylora" forward --model "$out/model" --ids "$out/a.txt" --isa $isa >/dev/null 2>&1; then
     same "instruction set $isa" --isa $isa --ram 1GB

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "checks/engine_run.h"
 #include "engine/base/error.h"
 #include "engine/cli/export.h"
 #include "engine/cli/import.h"
-#include "engine/train/snapshot.h"
+#include "engine/train/manifest.h"
 #include "oracle/safetensors.h"
 
 namespace checks {
@@ -14,6 +13,10 @@ namespace checks {
 namespace fs = std::filesystem;
 
 AdapterCase::Shared* AdapterCase::shared_ = nullptr;
+
+engine::train::Identity identity_of(const Engine& engine) {
+  return {engine.config().sha256, engine::train::headers_digest(engine.model.shards()), {}, {}};
+}
 
 std::string adapter_command(std::vector<std::string> arguments) {
   CLI::App app;
@@ -39,7 +42,8 @@ void AdapterCase::SetUpTestSuite() {
   shared_->model = tiny_checkpoint();
   shared_->adapter = shared_->folder / "adapter.safetensors";
   Engine engine(shared_->model);
-  engine::train::write_adapter(shared_->adapter, *random_adapter_set(engine, 3, 7.0, 5));
+  engine::train::write_adapter(shared_->adapter, *random_adapter_set(engine, 3, 7.0, 5),
+                               identity_of(engine));
   shared_->frozen = frozen_matrices(shared_->model);
   shared_->native = native_deltas(shared_->adapter, shared_->frozen);
 }

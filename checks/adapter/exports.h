@@ -9,13 +9,18 @@
 #include <vector>
 
 #include "checks/adapter/loader.h"
+#include "checks/engine_run.h"
 #include "checks/scratch_folder.h"
 #include "engine/store/safetensors_writer.h"
+#include "engine/train/snapshot.h"
 
 namespace checks {
 
 // `lazylora export ...` or `lazylora import ...`: empty if it holds, else the message.
 std::string adapter_command(std::vector<std::string> arguments);
+
+// What an adapter of this checkpoint says of it.
+engine::train::Identity identity_of(const Engine& engine);
 
 // The tiny checkpoint, a random adapter for all its targets (rank 3, alpha 7: a ratio that no float
 // holds), and what that adapter does, worked out in double.

@@ -1,13 +1,11 @@
 #include <nlohmann/json.hpp>
 
 #include "checks/adapter/exports.h"
-#include "checks/engine_run.h"
 #include "engine/adapter/layout.h"
 #include "engine/adapter/native.h"
 #include "engine/adapter/peft_config.h"
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
-#include "engine/train/snapshot.h"
 #include "oracle/safetensors.h"
 
 namespace {
@@ -272,7 +270,8 @@ TEST_F(Peft, ScaleIsExact) {
   for (const auto& [rank, alpha] : {std::pair{3, 7.0}, {5, 0.1}, {3, 1.0 / 3.0}, {7, 16.0}}) {
     const fs::path adapter = scratch_ / fmt::format("{}_{}", rank, alpha);
     checks::Engine engine(shared_->model);
-    engine::train::write_adapter(adapter, *checks::random_adapter_set(engine, rank, alpha, 9));
+    engine::train::write_adapter(adapter, *checks::random_adapter_set(engine, rank, alpha, 9),
+                                 checks::identity_of(engine));
     const fs::path out = scratch_ / fmt::format("out{}_{}", rank, alpha);
     ASSERT_EQ(
         checks::adapter_command({"export", adapter.string(), "--model", shared_->model.string(),

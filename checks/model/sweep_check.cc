@@ -12,7 +12,7 @@
 #include "checks/compare.h"
 #include "checks/engine_run.h"
 #include "engine/base/parallel.h"
-#include "engine/model/expert_reader.h"
+#include "engine/model/expert_stream.h"
 #include "engine/ops/kernels.h"
 
 namespace {
@@ -231,7 +231,7 @@ TEST(Sweep, ReadsWhatTheIdentitySays) {
   const EngineRun run = checks::run_forward(engine, batch, nullptr);
   std::uint64_t experts = 0;
   for (const std::int64_t distinct : run.result.distinct_experts) {
-    experts += static_cast<std::uint64_t>(distinct * engine::model::ExpertReader::bytes(config));
+    experts += static_cast<std::uint64_t>(distinct * engine::model::ExpertStream::bytes(config));
   }
   EXPECT_GT(experts, 0u);
   EXPECT_EQ(run.result.bytes_read, trunk + experts + embedding);
@@ -239,9 +239,11 @@ TEST(Sweep, ReadsWhatTheIdentitySays) {
   const EngineRun both = checks::run_backward(engine, batch, *adapters);
   std::uint64_t again = 0;
   for (const std::int64_t distinct : both.result.distinct_experts) {
-    again += static_cast<std::uint64_t>(distinct * engine::model::ExpertReader::bytes(config));
+    again += static_cast<std::uint64_t>(distinct * engine::model::ExpertStream::bytes(config));
   }
-  EXPECT_EQ(both.result.bytes_read, 2 * (trunk + again) + embedding);
+  EXPECT_EQ(both.result.bytes_read + both.result.bytes_saved, 2 * (trunk + again) + embedding);
+  // With memory for everything the way down reads nothing.
+  EXPECT_EQ(both.result.bytes_read, trunk + again + embedding);
 }
 
 TEST(Sweep, BudgetIsPlannedExactlyAndRefusedBeforeWork) {
@@ -250,17 +252,19 @@ TEST(Sweep, BudgetIsPlannedExactlyAndRefusedBeforeWork) {
   engine::model::Model model(checks::tiny_checkpoint(), ample);
   AdapterSet adapters(model.config(), {}, ample);
   const std::uint64_t held = ample.used_bytes();
-  const auto planned = static_cast<std::uint64_t>(model.plan(batch, &adapters, true).total_bytes());
+  const engine::model::Plan plan = model.plan(batch, &adapters, true);
   model.forward_backward(batch, adapters);
   EXPECT_EQ(ample.used_bytes(), held);
-  EXPECT_EQ(ample.peak_bytes(), held + planned);
+  EXPECT_EQ(ample.peak_bytes(), held + static_cast<std::uint64_t>(plan.total_bytes()));
 
+  const auto least = static_cast<std::uint64_t>(plan.least_bytes());
   for (const bool fits : {true, false}) {
-    engine::base::RamBudget tight(held + planned - (fits ? 0 : 1));
+    engine::base::RamBudget tight(held + least - (fits ? 0 : 1));
     engine::model::Model small(checks::tiny_checkpoint(), tight);
     AdapterSet own(small.config(), {}, tight);
     if (fits) {
       EXPECT_NO_THROW(small.forward_backward(batch, own));
+      EXPECT_EQ(tight.peak_bytes(), held + least);
       continue;
     }
     const std::uint64_t read = small.shards().bytes_read();

@@ -1,5 +1,6 @@
 #include "engine/base/budget.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -43,6 +44,25 @@ void RamBudget::refuse_allocation(const std::string& name, std::uint64_t bytes) 
       "memory: {} wants {}, which the budget of {} allows and the machine has not; held "
       "now:\n{}",
       name, format_bytes(bytes), format_bytes(limit_bytes_), table());
+}
+
+Buffer<std::byte> RamBudget::take_room(const std::string& name, std::int64_t bytes) {
+  constexpr std::uintptr_t kHuge = std::uintptr_t{2} << 20;
+  Buffer<std::byte> buffer;
+  charge(name, static_cast<std::uint64_t>(bytes));
+  if (bytes == 0) return buffer;
+  const auto count = static_cast<std::size_t>(bytes);
+  void* const memory = ::operator new (count, std::align_val_t{4096}, std::nothrow);
+  if (memory == nullptr) refuse_allocation(name, count);
+  buffer.budget_ = this;
+  buffer.name_ = name;
+  buffer.count_ = count;
+  buffer.data_ = static_cast<std::byte*>(memory);
+  // Whole huge pages only, so that none reaches beyond the buffer.
+  const auto begin = (reinterpret_cast<std::uintptr_t>(buffer.data_) + kHuge - 1) / kHuge * kHuge;
+  const auto end = (reinterpret_cast<std::uintptr_t>(buffer.data_) + buffer.count_) / kHuge * kHuge;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  return buffer;
 }
 
 void RamBudget::release(const std::string& name, std::uint64_t bytes) noexcept {

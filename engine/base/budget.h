@@ -75,6 +75,11 @@ class RamBudget {
     return buffer;
   }
 
+  // Not zeroed, and in huge pages where the system has them: what is read into. It costs no memory
+  // before it is written to, and little time then.
+  // Errors    as take
+  Buffer<std::byte> take_room(const std::string& name, std::int64_t bytes);
+
   // Charges for good what is not a buffer and is there already, whether it fits or not: code,
   // libraries, stacks, the tensor index. Never refuses: the plan that follows finds nothing free and
   // says, in one table, what all of it needs.

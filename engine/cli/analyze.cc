@@ -74,13 +74,21 @@ void add_analyze_command(CLI::App& app) {
       ->check(refuse_empty);
   command->add_option("--out", options->out, "folder for analysis.json, analysis.md and tables")
       ->check(refuse_empty);
-  command->add_option("--experts", options->experts, "experts a layer, where no manifest says it")
-      ->check(CLI::Range(std::int64_t{1}, measure::kMaxExperts));
+  add_whole_number<std::int64_t>(*command, "--experts", options->experts, 1, measure::kMaxExperts,
+                                 "experts a layer, where no manifest says it")
+      ->default_str("");
+  const auto capacities = [options](const std::vector<std::string>& texts) {
+    for (const std::string& text : texts) {
+      options->capacities.push_back(
+          whole_number<std::int64_t>("--capacity", text, 1, measure::kMaxExperts));
+    }
+  };
   command
-      ->add_option("--capacity", options->capacities,
-                   "experts kept in memory a layer, one or more (default: k, 2k, 4k ... all)")
-      ->delimiter(',')
-      ->check(CLI::Range(std::int64_t{1}, measure::kMaxExperts));
+      ->add_option_function<std::vector<std::string>>(
+          "--capacity", capacities,
+          "experts kept in memory a layer, one or more (default: k, 2k, 4k ... all)")
+      ->type_name("N")
+      ->delimiter(',');
   command->add_option("--ram", options->ram, "memory budget (default: half of what there is)")
       ->check(refuse_empty);
   command->add_flag("--json", options->json, "print JSON instead of a page");

@@ -66,6 +66,11 @@ void add_machine_options(CLI::App& command, MachineOptions& options) {
       .add_option("--scratch", options.scratch,
                   "folder for activations on disk (default: $TMPDIR, else /tmp)")
       ->check(refuse_empty);
+  command
+      .add_option("--reads", options.reads,
+                  "auto, direct (around the page cache) or buffered; auto: direct for a checkpoint "
+                  "that memory could not hold")
+      ->check(CLI::IsMember({"auto", "direct", "buffered"}));
 }
 
 void apply_machine_options(const MachineOptions& options) {
@@ -100,8 +105,10 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
                      bool strict) {
   OpenModel open;
   open.budget = std::make_unique<base::RamBudget>(ram_bytes(options));
-  open.model = std::make_unique<model::Model>(folder, *open.budget,
-                                              model::ModelOptions{scratch_folder(options), strict});
+  model::ModelOptions how{scratch_folder(options), strict};
+  if (options.reads == "direct") how.reads.direct = store::DirectReads::kAlways;
+  if (options.reads == "buffered") how.reads.direct = store::DirectReads::kNever;
+  open.model = std::make_unique<model::Model>(folder, *open.budget, how);
   reserve_process(*open.budget);
   return open;
 }

@@ -25,6 +25,7 @@ struct MachineOptions {
   std::string ram;              // empty: half of the smallest of physical memory and cgroup limits
   std::string instruction_set;  // empty: the widest
   std::string scratch;          // empty: $TMPDIR, else /tmp
+  std::string reads = "auto";   // around the page cache: auto, direct or buffered
 };
 
 // Exit codes: 2 for what is wrong whatever the files and the machine are (CLI::ParseError), 1 for
@@ -39,18 +40,23 @@ void as_usage(const std::function<void()>& check);
 // For CLI11's check(): an empty value is a shell variable that was not set, not a wish for the default.
 std::string refuse_empty(const std::string& value);
 
-// An option that takes a whole number, decimal and nothing else. The library's own conversion would
+// What `flag` was given: a whole number, decimal and nothing else. The library's own conversion would
 // clamp what does not fit, and read 010 as eight.
+template <class Whole>
+Whole whole_number(const std::string& flag, const std::string& text, Whole least, Whole most) {
+  const std::optional<Whole> number = base::parse_decimal<Whole>(text);
+  if (!number || *number < least || *number > most) {
+    throw CLI::ValidationError(fmt::format(
+        "{} is \"{}\": must be a whole decimal number in {} ... {}", flag, text, least, most));
+  }
+  return *number;
+}
+
 template <class Whole>
 CLI::Option* add_whole_number(CLI::App& command, const std::string& flag, Whole& member,
                               Whole least, Whole most, const std::string& what) {
   const auto take = [flag, &member, least, most](const std::string& text) {
-    const std::optional<Whole> number = base::parse_decimal<Whole>(text);
-    if (!number || *number < least || *number > most) {
-      throw CLI::ValidationError(fmt::format(
-          "{} is \"{}\": must be a whole decimal number in {} ... {}", flag, text, least, most));
-    }
-    member = *number;
+    member = whole_number(flag, text, least, most);
   };
   return command.add_option_function<std::string>(flag, take, what)
       ->type_name("N")

@@ -59,7 +59,7 @@ void build(const Arguments& given) {
 
 void add_filters(CLI::App& command, data::Filters& filters) {
   const auto length = [&](const char* flag, std::int64_t& value, const char* what) {
-    command.add_option(flag, value, what)->check(CLI::Range(std::int64_t{0}, kMost));
+    add_whole_number<std::int64_t>(command, flag, value, 0, kMost, what)->default_str("");
   };
   command.add_option("--categories", filters.categories, "only these, separated by commas")
       ->delimiter(',');
@@ -102,15 +102,17 @@ CLI::App* add_build(CLI::App& data, const char* name, const char* what,
   command->add_option("--out", given->out, "folder to write; must not exist or be empty")
       ->required()
       ->check(refuse_empty);
-  command->add_option("--length", settings.length, "most ids of a sequence")
+  add_whole_number<std::int64_t>(*command, "--length", settings.length, 2, kMostLength,
+                                 "most ids of a sequence")
       ->required()
-      ->check(CLI::Range(std::int64_t{2}, kMostLength));
-  command->add_option("--seed", settings.seed, "of selection and random order")
-      ->capture_default_str();
-  command
-      ->add_option("--count", given->count,
-                   "so many records, from each category in proportion (default: all)")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{std::numeric_limits<std::int32_t>::max()}));
+      ->default_str("");
+  add_whole_number<std::uint64_t>(*command, "--seed", settings.seed, 0,
+                                  std::numeric_limits<std::uint64_t>::max(),
+                                  "of selection and random order");
+  add_whole_number<std::int64_t>(*command, "--count", given->count, 1,
+                                 std::numeric_limits<std::int32_t>::max(),
+                                 "so many records, from each category in proportion (default: all)")
+      ->default_str("");
   command->add_flag("--shuffle", settings.shuffle,
                     "documents in random order (default: that of the file)");
   command

@@ -111,12 +111,8 @@ void add_data_show_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand("show", "sequences of a set with the mask visible");
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   command->add_option("SET", given->set, "folder of a set")->required()->check(refuse_empty);
-  command->add_option("N", given->count, "so many sequences")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{1}, kMost));
-  command->add_option("--from", given->from, "the first of them")
-      ->capture_default_str()
-      ->check(CLI::Range(std::int64_t{0}, kMost));
+  add_whole_number<std::int64_t>(*command, "N", given->count, 1, kMost, "so many sequences");
+  add_whole_number<std::int64_t>(*command, "--from", given->from, 0, kMost, "the first of them");
   command
       ->add_option("--model", given->model,
                    "checkpoint folder: text is shown, not ids (must be the set's tokenizer)")

@@ -159,13 +159,12 @@ void add_export_command(CLI::App& app) {
       .add_option("--base-model", options->base_model,
                   "what adapter_config.json calls the model (default: --model as given)")
       ->check(refuse_empty);
-  command
-      .add_option("--probe-tokens", options->probe.tokens,
-                  "length of the probe prompt; 0: no probe, which saves two forward passes")
-      ->check(CLI::Range(std::int64_t{0}, std::int64_t{4096}))
-      ->capture_default_str();
-  command.add_option("--probe-seed", options->probe.seed, "of the probe's token ids")
-      ->capture_default_str();
+  add_whole_number<std::int64_t>(
+      command, "--probe-tokens", options->probe.tokens, 0, 4096,
+      "length of the probe prompt; 0: no probe, which saves two forward passes");
+  add_whole_number<std::uint64_t>(command, "--probe-seed", options->probe.seed, 0,
+                                  std::numeric_limits<std::uint64_t>::max(),
+                                  "of the probe's token ids");
   add_machine_options(command, options->machine);
   command.callback([options, verify, out] {
     if (verify->count() + out->count() == 0) {

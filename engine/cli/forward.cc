@@ -134,7 +134,7 @@ Logits digest(const store::MatrixSpool& matrix) {
   return result;
 }
 
-void report(const ForwardOptions& options, const model::Config& config,
+void report(const ForwardOptions& options, const model::Config& config, const std::string& reads,
             const model::SweepResult& result, const Logits& logits) {
   if (options.json) {
     nlohmann::ordered_json out;
@@ -162,7 +162,7 @@ void report(const ForwardOptions& options, const model::Config& config,
   }
   fmt::print("logits SHA-256     {}\n", logits.sha256);
   fmt::print("argmax, last row   {}\n", logits.argmax_last);
-  fmt::print("bytes read         {}\n", result.bytes_read);
+  fmt::print("bytes read         {} ({})\n", result.bytes_read, reads);
   fmt::print("distinct experts   {}\n", fmt::join(result.distinct_experts, " "));
   if (result.nan_groups > 0) {
     fmt::print("scale byte 255     {} groups, {} of them with non-zero codes, taken as zero\n",
@@ -217,7 +217,7 @@ void run(const ForwardOptions& options) {
     dump->commit();
   }
   const Logits logits = digest(matrix);
-  report(options, config, result, logits);
+  report(options, config, open.model->shards().how_read(), result, logits);
   require_finite(result, logits, dump ? &*dump : nullptr);
 }
 

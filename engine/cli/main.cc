@@ -13,6 +13,7 @@
 #include "engine/cli/analyze.h"
 #include "engine/cli/common.h"
 #include "engine/cli/data.h"
+#include "engine/cli/disk.h"
 #include "engine/cli/export.h"
 #include "engine/cli/forward.h"
 #include "engine/cli/import.h"
@@ -74,6 +75,7 @@ int main(int argc, char** argv) {
   engine::cli::add_import_command(app);
   engine::cli::add_trace_command(app);
   engine::cli::add_analyze_command(app);
+  engine::cli::add_disk_command(app);
   int code = 0;
   try {
     app.parse(argc, argv);

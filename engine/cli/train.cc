@@ -222,6 +222,7 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   };
   train::Trainer trainer(std::move(run), adapters, *open.budget, sweep, observe(progress));
   announce(trainer.opened(), given.out, progress);
+  progress.note(fmt::format("reads {}", open.model->shards().how_read()));
   trainer.run();
   fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\npeak RSS {}\n", given.out,
              given.out, base::format_bytes(base::peak_rss_bytes()));

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "engine/ops/experts.h"
@@ -13,6 +14,8 @@ namespace engine::model {
 struct ExpertSource {
   std::vector<std::int32_t> order;  // all experts by (shard, offset): the order of accumulation
   std::function<ops::ExpertWeights(std::int32_t expert)> load;
+  // Told by the forward pass what it will load, in that order, as soon as it knows. May be empty.
+  std::function<void(std::span<const std::int32_t> experts)> announce = nullptr;
 };
 
 }  // namespace engine::model

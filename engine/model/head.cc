@@ -11,7 +11,6 @@
 namespace engine::model {
 namespace {
 
-constexpr const char* kHead = "language_model.lm_head.weight";
 constexpr const char* kEmbedding = "language_model.model.embed_tokens.weight";
 
 }  // namespace
@@ -27,12 +26,22 @@ void embed(const store::ShardReader& reader, const Config& config, const Batch& 
     }
     places[token].push_back(t);
   }
-  std::vector<std::byte> block(static_cast<std::size_t>(config.hidden) * sizeof(float) + 64);
+  std::vector<std::byte> block;
   for (const auto& [token, positions] : places) {
+    store::ReadList list;
+    const auto load = [&](WeightLoader loader) {
+      return loader.matrix_rows(kEmbedding, config.vocabulary, config.hidden, token, 1);
+    };
+    load(WeightLoader(reader, list));
+    list.place();
+    // The row, and itself once more, widened.
+    block.resize(list.room_bytes() + static_cast<std::size_t>(config.hidden) * sizeof(float) + 64);
+    for (const store::ReadList::Range& range : list.ranges()) {
+      const std::size_t at = range.room + range.offset % store::kBlock;
+      reader.read(range.shard, range.offset, std::span(block).subspan(at, range.bytes));
+    }
     base::Arena arena(block);
-    WeightLoader loader(reader, arena);
-    const ops::Weight row =
-        loader.matrix_rows(kEmbedding, config.vocabulary, config.hidden, token, 1);
+    const ops::Weight row = load(WeightLoader(reader, list, arena));
     for (const std::int64_t t : positions) {
       const std::span<float> to = out.subspan(static_cast<std::size_t>(t * config.hidden),
                                               static_cast<std::size_t>(config.hidden));
@@ -46,40 +55,26 @@ void embed(const store::ShardReader& reader, const Config& config, const Batch& 
   }
 }
 
-Head::Head(const store::ShardReader& reader, const Config& config, std::int64_t tokens,
-           base::Arena& arena)
-    : reader_(reader),
-      config_(config),
+Head::Head(const Config& config, std::int64_t tokens, base::Arena& arena)
+    : config_(config),
       tokens_(tokens),
       logits_(arena.take<float>(tokens * std::min(ops::kVocabBand, config.vocabulary))),
       state_{arena.take<float>(tokens), arena.take<double>(tokens), arena.take<float>(tokens)} {}
 
-std::int64_t Head::band_bytes(const store::ShardReader& reader, const Config& config) {
-  base::Arena arena;
-  WeightLoader loader(reader, arena);
-  loader.matrix_rows(kHead, config.vocabulary, config.hidden, 0,
-                     std::min(ops::kVocabBand, config.vocabulary));
-  return static_cast<std::int64_t>(arena.peak_bytes());
-}
-
 template <class Body>
-void Head::each_band(std::span<const float> x, std::span<std::byte> weights, const Body& body) {
+void Head::each_band(std::span<const float> x, const BandSource& bands, const Body& body) {
   for (std::int64_t first = 0; first < config_.vocabulary; first += ops::kVocabBand) {
-    const std::int64_t count = std::min(ops::kVocabBand, config_.vocabulary - first);
-    base::Arena arena(weights);
-    WeightLoader loader(reader_, arena);
-    const ops::Weight band =
-        loader.matrix_rows(kHead, config_.vocabulary, config_.hidden, first, count);
-    const std::span<float> logits = logits_.first(static_cast<std::size_t>(tokens_ * count));
+    const ops::Weight band = bands(first / ops::kVocabBand);
+    const std::span<float> logits = logits_.first(static_cast<std::size_t>(tokens_ * band.rows));
     ops::matmul_forward(x, band, logits, tokens_);
     body(first, logits, band);
   }
 }
 
 void Head::forward(std::span<const float> x, std::span<const std::int32_t> targets,
-                   std::span<std::byte> weights, const LogitsHook& hook, std::span<double> nll) {
+                   const BandSource& bands, const LogitsHook& hook, std::span<double> nll) {
   ops::cross_entropy_start(state_);
-  each_band(x, weights, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
+  each_band(x, bands, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
     if (hook) hook(first, band.rows, logits);
     ops::cross_entropy_band(logits, first, targets, state_);
   });
@@ -87,9 +82,9 @@ void Head::forward(std::span<const float> x, std::span<const std::int32_t> targe
 }
 
 void Head::backward(std::span<const float> x, std::span<const std::int32_t> targets,
-                    std::int64_t count, std::span<std::byte> weights, std::span<float> d_x) {
+                    std::int64_t count, const BandSource& bands, std::span<float> d_x) {
   std::fill(d_x.begin(), d_x.end(), 0.0f);
-  each_band(x, weights, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
+  each_band(x, bands, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
     ops::cross_entropy_backward(logits, first, targets, state_, count, logits);
     ops::matmul_backward(logits, band, d_x, tokens_);
   });

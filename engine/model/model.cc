@@ -1,5 +1,7 @@
 #include "engine/model/model.h"
 
+#include <optional>
+
 #include "engine/model/checkpoint_layout.h"
 #include "engine/model/sweep.h"
 
@@ -10,12 +12,14 @@ struct Model::State {
   Config config;
   base::RamBudget& budget;
   ModelOptions options;
+  std::optional<LayerBlocks> blocks;
 };
 
 Model::Model(const std::filesystem::path& folder, base::RamBudget& budget, ModelOptions options)
-    : state_(
-          new State{store::ShardReader(folder), load_config(folder), budget, std::move(options)}) {
+    : state_(new State{store::ShardReader(folder, options.reads), load_config(folder), budget,
+                       options, std::nullopt}) {
   store::throw_first_error(check_layout(state_->config, state_->reader));
+  state_->blocks.emplace(state_->reader, state_->config);
 }
 
 Model::~Model() = default;
@@ -25,12 +29,14 @@ const Config& Model::config() const { return state_->config; }
 const store::ShardReader& Model::shards() const { return state_->reader; }
 
 Plan Model::plan(const Batch& batch, const AdapterSet* adapters, bool backward) const {
-  return plan_sweep(state_->reader, state_->config, batch, adapters, backward);
+  Plan plan = plan_sweep(*state_->blocks, state_->config, batch, adapters, backward);
+  plan.spend(state_->budget.free_bytes());
+  return plan;
 }
 
 void Model::require_budget(const Batch& batch, const AdapterSet* adapters, bool backward,
                            std::int64_t adapter_bytes) const {
-  Plan needed = plan(batch, adapters, backward);
+  Plan needed = plan_sweep(*state_->blocks, state_->config, batch, adapters, backward);
   needed.adapter_bytes = adapter_bytes;
   const base::RamBudget& budget = state_->budget;
   if (static_cast<std::uint64_t>(needed.total_bytes()) <= budget.free_bytes()) return;
@@ -45,16 +51,16 @@ void Model::require_budget(const Batch& batch, const AdapterSet* adapters, bool 
 SweepResult Model::forward(const Batch& batch, const AdapterSet* adapters,
                            const SweepHooks& hooks) {
   require_budget(batch, adapters, false);
-  return Sweep(state_->reader, state_->config, state_->budget, state_->options, batch, adapters,
-               false, hooks)
+  return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
+               batch, adapters, false, hooks)
       .run();
 }
 
 SweepResult Model::forward_backward(const Batch& batch, AdapterSet& adapters,
                                     const SweepHooks& hooks) {
   require_budget(batch, &adapters, true);
-  return Sweep(state_->reader, state_->config, state_->budget, state_->options, batch, &adapters,
-               true, hooks)
+  return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
+               batch, &adapters, true, hooks)
       .run();
 }
 
@@ -63,8 +69,8 @@ void Model::forward_layer(std::int64_t layer, const Batch& batch,
                           const AdapterSet* adapters, Trace* trace) {
   SweepHooks hooks;
   hooks.trace = trace;
-  Sweep(state_->reader, state_->config, state_->budget, state_->options, batch, adapters, false,
-        hooks)
+  Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options, batch,
+        adapters, false, hooks)
       .forward_layer(layer, bank, h);
 }
 

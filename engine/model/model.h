@@ -13,6 +13,7 @@
 #include "engine/model/batch.h"
 #include "engine/model/config.h"
 #include "engine/model/plan.h"
+#include "engine/store/read_queue.h"
 #include "engine/store/shard_reader.h"
 
 namespace engine::model {
@@ -27,6 +28,9 @@ struct SweepResult {
   std::vector<std::int64_t> distinct_experts;  // [layers], 0 for a dense layer
   std::vector<float> smallest_gap;             // [layers], last chosen minus first rejected score
   std::uint64_t bytes_read = 0;                // from the checkpoint, by this sweep
+  // What the way down found still in memory, and had no need to read. With it, bytes_read is what a
+  // function of batch and routing alone says; how it is split depends on the memory budget.
+  std::uint64_t bytes_saved = 0;
   // MXFP4 groups under scale byte 255 (NaN by the format, zero here) in the experts that were read,
   // each expert counted once, and how many of them carried a non-zero code.
   std::int64_t nan_groups = 0;
@@ -46,6 +50,8 @@ struct SweepHooks {
 struct ModelOptions {
   std::filesystem::path scratch = "/tmp";  // folder of the activation store
   bool strict = false;                     // refuse E8M0 scale bytes of 255
+  store::ReadSettings reads = {};
+  store::ReadQueueSettings queue = {};
 };
 
 // A checkpoint, walked from disk half a layer at a time.
@@ -58,7 +64,7 @@ class Model {
   const Config& config() const;
   const store::ShardReader& shards() const;
 
-  // What a sweep over such a batch will take from the budget.
+  // What a sweep over such a batch will take from the budget, as much of it as is free now.
   Plan plan(const Batch& batch, const AdapterSet* adapters, bool backward) const;
 
   // `adapter_bytes`: of adapters, gradients and moments that are to be taken before the sweep.

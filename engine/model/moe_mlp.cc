@@ -76,6 +76,15 @@ std::span<const float> normed_aggregate(const HalfContext& context, const MoeWei
   return a.normed;
 }
 
+void announce_chosen(const ExpertSource& experts, const RoutingTable& table) {
+  if (!experts.announce) return;
+  std::vector<std::int32_t> chosen;
+  for (const std::int32_t expert : experts.order) {
+    if (!table.tokens_of(expert).token.empty()) chosen.push_back(expert);
+  }
+  experts.announce(chosen);
+}
+
 }  // namespace
 
 MoeStatistics moe_forward(const HalfContext& context, const MoeWeights& w,
@@ -87,12 +96,16 @@ MoeStatistics moe_forward(const HalfContext& context, const MoeWeights& w,
   MoeActivations a(context);
   const std::span<float> gap = context.floats(tokens);
   const std::span<float> shared = context.floats(tokens * config.hidden);
+  if (!context.measuring()) {
+    moe_before_experts(context, w, x, a);
+    ops::router_forward(a.logits, w.correction_bias, router_of(config), record.index, a.weight,
+                        gap);
+    a.table.build(record.index, a.weight);
+    announce_chosen(experts, a.table);
+  }
+  // Computed while the first experts are on their way.
   glu_forward(context, w.shared, config.shared_inner(), kSharedTargets, x, shared);
   if (context.measuring()) return {};
-
-  moe_before_experts(context, w, x, a);
-  ops::router_forward(a.logits, w.correction_bias, router_of(config), record.index, a.weight, gap);
-  a.table.build(record.index, a.weight);
 
   clear(record.routed);
   const ops::ExpertsForward batch{a.z,         a.delta_gate, a.delta_up, betas_of(config),

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "engine/base/budget.h"
-#include "engine/model/expert_reader.h"
+#include "engine/model/expert_stream.h"
 #include "engine/model/head.h"
 #include "engine/model/layer.h"
 
@@ -14,13 +14,9 @@ namespace {
 
 constexpr std::int64_t kFloat = sizeof(float);
 
-template <class Load>
-std::int64_t measure_weights(const store::ShardReader& reader, const Load& load) {
-  base::Arena arena;
-  WeightLoader loader(reader, arena);
-  load(loader);
-  return static_cast<std::int64_t>(arena.peak_bytes());
-}
+// Enough that a device with a queue is busy; it wants few large reads, or many small ones.
+constexpr std::int64_t kExpertsAhead = 8;
+constexpr std::int64_t kHalvesAhead = 1;
 
 // Runs both directions of both halves of a layer on a measuring arena. A bank of one entry: the mix
 // takes no memory of the arena, however long the bank.
@@ -41,42 +37,62 @@ std::int64_t measure_layer(const HalfContext& context, const AttentionHalf& atte
 
 }  // namespace
 
-Plan plan_sweep(const store::ShardReader& reader, const Config& config, const Batch& batch,
+Plan plan_sweep(const LayerBlocks& blocks, const Config& config, const Batch& batch,
                 const AdapterSet* adapters, bool backward) {
   Plan plan;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
-    AttentionHalf attention;
-    MlpHalf mlp;
-    const std::int64_t attention_bytes = measure_weights(reader, [&](WeightLoader& loader) {
-      attention = load_attention_half(loader, config, layer);
-    });
-    const std::int64_t mlp_bytes = measure_weights(
-        reader, [&](WeightLoader& loader) { mlp = load_mlp_half(loader, config, layer); });
-    plan.weights_bytes = std::max({plan.weights_bytes, attention_bytes, mlp_bytes});
+    base::Arena nowhere;
+    const AttentionHalf attention = blocks.load_attention(layer, nowhere);
+    const MlpHalf mlp = blocks.load_mlp(layer, nowhere);
     base::Arena arena;
     const HalfContext context{config, layer, batch.size(), batch.documents, adapters, arena, {}};
     plan.activations_bytes =
         std::max(plan.activations_bytes, measure_layer(context, attention, mlp, backward));
   }
-  plan.weights_bytes = std::max(plan.weights_bytes, Head::band_bytes(reader, config));
-  const std::int64_t mix_bytes =
-      measure_weights(reader, [&](WeightLoader& loader) { load_output_mix(loader, config); });
-  plan.weights_bytes = std::max(plan.weights_bytes, mix_bytes);
-
+  plan.weights_bytes = blocks.slot_bytes();
   const std::int64_t wide = batch.size() * config.hidden * kFloat;
   plan.residual_bytes = backward ? 3 * wide : wide;
   plan.bank_bytes = config.bank_entries() * wide * (backward ? 2 : 1);
   plan.record_bytes = batch.size() * (config.chosen + config.latent) * kFloat;
-  plan.expert_bytes = ExpertReader::bytes(config);
+  plan.expert_bytes = ExpertStream::slot_bytes(config);
   base::Arena arena;
-  const Head head(reader, config, batch.size(), arena);
+  const Head head(config, batch.size(), arena);
   plan.head_bytes = static_cast<std::int64_t>(arena.peak_bytes());
+
+  const std::int64_t chosen = std::min(config.experts, batch.size() * config.chosen);
+  plan.expert_slots_useful = std::min(1 + kExpertsAhead, std::max<std::int64_t>(chosen, 1));
+  plan.weights_slots_useful = 1 + kHalvesAhead;
+  if (backward) {
+    const std::int64_t with_experts = config.layers - config.dense_layers;
+    plan.expert_slots_useful = std::max<std::int64_t>(with_experts * chosen, 1);
+    plan.weights_slots_useful = static_cast<std::int64_t>(blocks.count());
+  }
   return plan;
 }
 
-std::int64_t Plan::total_bytes() const {
+std::int64_t Plan::weights_ahead() const { return std::min(kHalvesAhead, weights_slots - 1); }
+std::int64_t Plan::experts_ahead() const { return std::min(kExpertsAhead, expert_slots - 1); }
+
+void Plan::spend(std::uint64_t bytes) {
+  const auto grow = [&](std::int64_t& slots, std::int64_t each, std::int64_t most) {
+    const auto used = static_cast<std::uint64_t>(total_bytes());
+    if (used >= bytes || most <= slots) return;
+    slots = std::min(
+        most, slots + static_cast<std::int64_t>((bytes - used) / static_cast<std::uint64_t>(each)));
+  };
+  grow(expert_slots, expert_bytes, std::min(1 + kExpertsAhead, expert_slots_useful));
+  grow(weights_slots, weights_bytes, std::min(1 + kHalvesAhead, weights_slots_useful));
+  grow(expert_slots, expert_bytes, expert_slots_useful);
+  grow(weights_slots, weights_bytes, weights_slots_useful);
+}
+
+std::int64_t Plan::least_bytes() const {
   return adapter_bytes + weights_bytes + activations_bytes + expert_bytes + residual_bytes +
          bank_bytes + record_bytes + head_bytes;
+}
+
+std::int64_t Plan::total_bytes() const {
+  return least_bytes() + (weights_slots - 1) * weights_bytes + (expert_slots - 1) * expert_bytes;
 }
 
 std::string Plan::table() const {
@@ -89,6 +105,13 @@ std::string Plan::table() const {
   line("weights of half a layer", weights_bytes);
   line("activations of half a layer", activations_bytes);
   line("one expert", expert_bytes);
+  const auto slots = [&](const char* name, std::int64_t count, std::int64_t bytes) {
+    if (count > 0) line(fmt::format("{} {}", count, name).c_str(), count * bytes);
+  };
+  slots("halves read ahead", weights_ahead(), weights_bytes);
+  slots("halves kept for the way down", weights_slots - 1 - weights_ahead(), weights_bytes);
+  slots("experts read ahead", experts_ahead(), expert_bytes);
+  slots("experts kept for the way down", expert_slots - 1 - experts_ahead(), expert_bytes);
   line("residual and its gradient", residual_bytes);
   line("bank and its gradients", bank_bytes);
   line("routing of one layer", record_bytes);

@@ -7,7 +7,7 @@
 #include "engine/model/adapter_set.h"
 #include "engine/model/batch.h"
 #include "engine/model/config.h"
-#include "engine/store/shard_reader.h"
+#include "engine/model/layer_stream.h"
 
 namespace engine::model {
 
@@ -23,12 +23,30 @@ struct Plan {
   std::int64_t record_bytes = 0;       // routing and routed sum of one layer
   std::int64_t head_bytes = 0;         // logits of a band, loss state
 
+  // Slots of weights_bytes and of expert_bytes. One of each is the least: every read is waited for.
+  // The next are read ahead into, further ones keep what the way down wants again.
+  std::int64_t weights_slots = 1;
+  std::int64_t expert_slots = 1;
+  // More than these would stay empty.
+  std::int64_t weights_slots_useful = 1;
+  std::int64_t expert_slots_useful = 1;
+
+  std::int64_t weights_ahead() const;
+  std::int64_t experts_ahead() const;
+
+  // Spends memory beyond the least on slots, in the order of what it brings: experts read ahead, half
+  // a layer read ahead, experts kept, halves kept (a slot of these is as large as the largest half,
+  // so most are partly empty). Never goes beyond `bytes`, and changes nothing if the least does.
+  void spend(std::uint64_t bytes);
+
+  std::int64_t least_bytes() const;
   std::int64_t total_bytes() const;
   // One line a part.
   std::string table() const;
 };
 
-Plan plan_sweep(const store::ShardReader& reader, const Config& config, const Batch& batch,
+// The least; spend() makes more of it.
+Plan plan_sweep(const LayerBlocks& blocks, const Config& config, const Batch& batch,
                 const AdapterSet* adapters, bool backward);
 
 }  // namespace engine::model

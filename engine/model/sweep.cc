@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "engine/base/float_mode.h"
 #include "engine/ops/attn_res.h"
@@ -9,22 +10,20 @@
 
 namespace engine::model {
 
-Sweep::Sweep(const store::ShardReader& reader, const Config& config, base::RamBudget& budget,
-             const ModelOptions& options, const Batch& batch, const AdapterSet* adapters,
-             bool backward, const SweepHooks& hooks)
+Sweep::Sweep(const store::ShardReader& reader, const LayerBlocks& blocks, const Config& config,
+             base::RamBudget& budget, const ModelOptions& options, const Batch& batch,
+             const AdapterSet* adapters, bool backward, const SweepHooks& hooks)
     : reader_(reader),
       config_(config),
       batch_(batch),
       adapters_(adapters),
       backward_(backward),
-      hooks_(hooks),
-      expert_reader_(reader, config, options.strict) {
-  const Plan plan = plan_sweep(reader, config, batch, adapters, backward);
+      hooks_(hooks) {
+  Plan plan = plan_sweep(blocks, config, batch, adapters, backward);
+  plan.spend(budget.free_bytes());
   const std::int64_t wide = batch.size() * config.hidden;
   const std::int64_t entries = config.bank_entries();
-  weights_ = budget.take<std::byte>("weights of half a layer", plan.weights_bytes);
   activations_ = budget.take<std::byte>("activations of half a layer", plan.activations_bytes);
-  expert_ = budget.take<std::byte>("one expert", plan.expert_bytes);
   head_ = budget.take<std::byte>("logits of a band and loss state", plan.head_bytes);
   residual_ = budget.take<float>("residual and its gradient", wide);
   bank_ = budget.take<float>("bank and its gradients", entries * wide);
@@ -42,7 +41,35 @@ Sweep::Sweep(const store::ShardReader& reader, const Config& config, base::RamBu
   }
   arena_ = base::Arena(activations_.span());
   base::Arena head_arena(head_.span());
-  scorer_.emplace(reader, config, batch.size(), head_arena);
+  scorer_.emplace(config, batch.size(), head_arena);
+  take_slots(budget, options, plan, blocks);
+}
+
+void Sweep::take_slots(base::RamBudget& budget, const ModelOptions& options, const Plan& plan,
+                       const LayerBlocks& blocks) {
+  const auto take = [&](std::vector<std::span<std::byte>>& slots, const char* name,
+                        std::int64_t count, std::int64_t bytes) {
+    slots_.push_back(budget.take_room(name, count * bytes));
+    for (std::int64_t i = 0; i < count; ++i) {
+      slots.push_back(slots_.back().span().subspan(static_cast<std::size_t>(i * bytes),
+                                                   static_cast<std::size_t>(bytes)));
+    }
+  };
+  const std::int64_t halves_ahead = plan.weights_ahead();
+  std::vector<std::span<std::byte>> halves, experts;
+  take(halves, "weights of half a layer", 1, plan.weights_bytes);
+  take(halves, "halves read ahead", halves_ahead, plan.weights_bytes);
+  take(halves, "halves kept for the way down", plan.weights_slots - 1 - halves_ahead,
+       plan.weights_bytes);
+  const std::int64_t experts_ahead = plan.experts_ahead();
+  take(experts, "one expert", 1, plan.expert_bytes);
+  take(experts, "experts read ahead", experts_ahead, plan.expert_bytes);
+  take(experts, "experts kept for the way down", plan.expert_slots - 1 - experts_ahead,
+       plan.expert_bytes);
+  queue_.emplace(reader_, options.queue);
+  layers_.emplace(blocks, *queue_, std::move(halves), static_cast<std::size_t>(halves_ahead));
+  experts_.emplace(reader_, config_, options.strict, *queue_, std::move(experts),
+                   static_cast<std::size_t>(experts_ahead));
 }
 
 HalfContext Sweep::context(std::int64_t layer) {
@@ -56,7 +83,7 @@ HalfContext Sweep::context(std::int64_t layer) {
 }
 
 ExpertSource Sweep::experts(std::int64_t layer) {
-  return config_.is_dense(layer) ? ExpertSource{} : expert_reader_.source(layer, expert_.span());
+  return config_.is_dense(layer) ? ExpertSource{} : experts_->source(layer);
 }
 
 Bank Sweep::bank(std::int64_t entries) const {
@@ -97,17 +124,11 @@ MoeStatistics Sweep::forward_halves(std::int64_t layer) {
   if (boundary)
     std::copy(residual.begin(), residual.end(),
               bank_.data() + before * static_cast<std::int64_t>(residual_.size()));
-  {
-    base::Arena arena(weights_.span());
-    WeightLoader loader(reader_, arena);
-    const AttentionHalf half = load_attention_half(loader, config_, layer);
-    attention_half_forward(context(layer), half, bank(before), boundary, residual);
-  }
+  attention_half_forward(context(layer), layers_->attention(layer), bank(before), boundary,
+                         residual);
   keep("r", layer, residual);
-  base::Arena arena(weights_.span());
-  WeightLoader loader(reader_, arena);
-  const MlpHalf half = load_mlp_half(loader, config_, layer);
-  return mlp_half_forward(context(layer), half, experts(layer), bank(after), record(), residual);
+  return mlp_half_forward(context(layer), layers_->mlp(layer), experts(layer), bank(after),
+                          record(), residual);
 }
 
 void Sweep::forward_layers(SweepResult& result) {
@@ -132,13 +153,9 @@ void Sweep::score(SweepResult& result) {
   const std::span<float> inv = arena_.take<float>(batch_.size());
   std::vector<const float*> sources(bank_entries_);
   sources.push_back(residual_.data());
-  const auto load_mix = [&](base::Arena& arena) {
-    WeightLoader loader(reader_, arena);
-    return load_output_mix(loader, config_);
-  };
+  const Head::BandSource bands = [&](std::int64_t band) { return layers_->band(band); };
   {
-    base::Arena arena(weights_.span());
-    const MixWeights w = load_mix(arena);
+    const MixWeights w = layers_->output_mix();
     ops::attn_res_forward(sources, w.res_norm, w.res_proj, config_.rms_norm_eps, mixed);
     ops::rmsnorm_forward(mixed, w.norm, config_.rms_norm_eps, normed, inv);
   }
@@ -146,17 +163,16 @@ void Sweep::score(SweepResult& result) {
   trace_value("final_res", mixed);
   trace_value("final_norm", normed);
   result.nll.resize(static_cast<std::size_t>(batch_.size()));
-  scorer_->forward(normed, batch_.targets, weights_.span(), hooks_.logits, result.nll);
+  scorer_->forward(normed, batch_.targets, bands, hooks_.logits, result.nll);
   if (!backward_ || result.trained == 0) return;
 
   const std::span<float> d_normed = arena_.take<float>(wide);
   const std::span<float> d_mixed = arena_.take<float>(wide);
-  scorer_->backward(normed, batch_.targets, batch_.loss_count(), weights_.span(), d_normed);
+  scorer_->backward(normed, batch_.targets, batch_.loss_count(), bands, d_normed);
   std::fill(d_mixed.begin(), d_mixed.end(), 0.0f);
   std::vector<float*> gradients(d_bank_entries_);
   gradients.push_back(d_residual_.data());
-  base::Arena arena(weights_.span());
-  const MixWeights w = load_mix(arena);
+  const MixWeights w = layers_->output_mix();
   ops::rmsnorm_backward(d_normed, mixed, w.norm, inv, d_mixed);
   ops::attn_res_backward(d_mixed, sources, w.res_norm, w.res_proj, config_.rms_norm_eps, gradients);
   trace_gradient("final_norm", d_normed);
@@ -180,20 +196,12 @@ void Sweep::backward_layer(std::int64_t layer) {
     store_->read("route", layer, std::as_writable_bytes(route_.span()));
     recall("routed", layer, routed_.span());
   }
-  {
-    base::Arena arena(weights_.span());
-    WeightLoader loader(reader_, arena);
-    const MlpHalf half = load_mlp_half(loader, config_, layer);
-    recall("r", layer, entered);
-    mlp_half_backward(context(layer), half, experts(layer), bank(after), record(), entered,
-                      bank_gradient(after), d_residual);
-  }
-  base::Arena arena(weights_.span());
-  WeightLoader loader(reader_, arena);
-  const AttentionHalf half = load_attention_half(loader, config_, layer);
+  recall("r", layer, entered);
+  mlp_half_backward(context(layer), layers_->mlp(layer), experts(layer), bank(after), record(),
+                    entered, bank_gradient(after), d_residual);
   recall("h", layer, entered);
-  attention_half_backward(context(layer), half, bank(before), boundary, entered,
-                          bank_gradient(before), d_residual);
+  attention_half_backward(context(layer), layers_->attention(layer), bank(before), boundary,
+                          entered, bank_gradient(before), d_residual);
   // The snapshot taken here is this layer's input: all that later layers sent to it arrives now.
   if (boundary) {
     trace_gradient(Trace::at("bank", before), d_own);
@@ -210,11 +218,14 @@ SweepResult Sweep::run() {
   result.loss = std::numeric_limits<double>::quiet_NaN();
   if (backward_ && result.trained == 0) return result;
   const std::uint64_t bytes_before = reader_.bytes_read();
+  const bool down = backward_ && result.trained > 0;
+  layers_->want_sweep(config_.layers, down);
   embed(reader_, config_, batch_, residual_.span());
   trace_value("embed", residual_.span());
   forward_layers(result);
-  result.nan_groups = expert_reader_.nan_groups();
-  result.nan_groups_with_codes = expert_reader_.nan_groups_with_codes();
+  result.nan_groups = experts_->nan_groups();
+  result.nan_groups_with_codes = experts_->nan_groups_with_codes();
+  if (down) experts_->want_all_again();
   score(result);
   if (result.trained > 0) {
     // A document's loss is summed in token order, then the documents in theirs.
@@ -227,11 +238,12 @@ SweepResult Sweep::run() {
       sum += document;
     }
     result.loss = sum / static_cast<double>(batch_.loss_count());
-    if (backward_) {
+    if (down) {
       for (std::int64_t layer = config_.layers - 1; layer >= 0; --layer) backward_layer(layer);
     }
   }
   result.bytes_read = reader_.bytes_read() - bytes_before;
+  result.bytes_saved = layers_->bytes_saved() + experts_->bytes_saved();
   return result;
 }
 
@@ -242,6 +254,7 @@ void Sweep::forward_layer(std::int64_t layer, std::span<const std::vector<float>
     std::copy(given[entry].begin(), given[entry].end(), bank_.data() + entry * residual_.size());
   }
   std::copy(h.begin(), h.end(), residual_.data());
+  layers_->want_layer(layer);
   forward_halves(layer);
   std::copy_n(residual_.data(), h.size(), h.begin());
 }

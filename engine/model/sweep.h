@@ -5,23 +5,25 @@
 #include <vector>
 
 #include "engine/base/budget.h"
-#include "engine/model/expert_reader.h"
+#include "engine/model/expert_stream.h"
 #include "engine/model/head.h"
 #include "engine/model/layer.h"
+#include "engine/model/layer_stream.h"
 #include "engine/model/model.h"
 #include "engine/model/plan.h"
 #include "engine/store/activation_store.h"
+#include "engine/store/read_queue.h"
 
 namespace engine::model {
 
 // One walk over the model, layers 0 ... L-1 and, for a gradient, L-1 ... 0, half a layer in memory
-// at a time. Takes everything it needs from the budget when it begins and gives it back when it
-// ends.
+// at a time. Takes everything it needs from the budget when it begins, and what else is free for
+// reading ahead and for what is wanted twice; gives it back when it ends.
 class Sweep {
  public:
-  Sweep(const store::ShardReader& reader, const Config& config, base::RamBudget& budget,
-        const ModelOptions& options, const Batch& batch, const AdapterSet* adapters, bool backward,
-        const SweepHooks& hooks);
+  Sweep(const store::ShardReader& reader, const LayerBlocks& blocks, const Config& config,
+        base::RamBudget& budget, const ModelOptions& options, const Batch& batch,
+        const AdapterSet* adapters, bool backward, const SweepHooks& hooks);
 
   SweepResult run();
 
@@ -39,6 +41,8 @@ class Sweep {
   void forward_layers(SweepResult& result);
   void score(SweepResult& result);
   void backward_layer(std::int64_t layer);
+  void take_slots(base::RamBudget& budget, const ModelOptions& options, const Plan& plan,
+                  const LayerBlocks& blocks);
   void keep(const char* kind, std::int64_t layer, std::span<const float> data);
   void recall(const char* kind, std::int64_t layer, std::span<float> data);
   void trace_value(const std::string& name, std::span<const float> data) const;
@@ -50,10 +54,9 @@ class Sweep {
   const AdapterSet* adapters_;
   const bool backward_;
   const SweepHooks& hooks_;
-  ExpertReader expert_reader_;
   std::optional<store::ActivationStore> store_;
 
-  base::Buffer<std::byte> weights_, activations_, expert_, head_;
+  base::Buffer<std::byte> activations_, head_;
   base::Buffer<float> residual_, entered_, d_residual_;  // [T,H]
   base::Buffer<float> bank_, d_bank_;                    // [entries,T,H]
   base::Buffer<std::int32_t> route_;                     // [T,k]
@@ -62,6 +65,12 @@ class Sweep {
   std::vector<float*> d_bank_entries_;
   base::Arena arena_;
   std::optional<Head> scorer_;
+
+  // Streams before the queue, slots before both, so that nothing reads into what is gone.
+  std::vector<base::Buffer<std::byte>> slots_;
+  std::optional<store::ReadQueue> queue_;
+  std::optional<LayerStream> layers_;
+  std::optional<ExpertStream> experts_;
 };
 
 }  // namespace engine::model

@@ -34,21 +34,28 @@ const store::TensorEntry& WeightLoader::find(const std::string& name, std::int64
   return entry;
 }
 
-// The narrow values are read into the upper half of the place they widen into; walking upwards,
-// every one is read before its place is overwritten.
-std::span<float> WeightLoader::widened(const store::TensorEntry& entry, std::uint64_t offset,
-                                       std::int64_t count) {
-  const std::span<float> out = arena_.take<float>(count);
-  if (arena_.measuring()) return out;
+const std::byte* WeightLoader::bytes_at(const store::TensorEntry& entry,
+                                        std::uint64_t offset) const {
+  return arena_->measuring() ? nullptr : room_.data() + there_->at(entry.shard, offset);
+}
+
+std::span<const float> WeightLoader::widened(const store::TensorEntry& entry, std::uint64_t offset,
+                                             std::int64_t count) {
+  const auto bytes = static_cast<std::size_t>(count * base::size_of(entry.dtype));
+  if (wanted_ != nullptr) {
+    wanted_->add(entry.shard, offset, bytes);
+    return {};
+  }
+  const std::span<float> out = arena_->take<float>(count);
+  if (arena_->measuring()) return out;
+  const std::byte* from = bytes_at(entry, offset);
   if (entry.dtype == Dtype::kF32) {
-    reader_.read(entry.shard, offset, std::as_writable_bytes(out));
+    std::memcpy(out.data(), from, bytes);
     return out;
   }
-  const auto upper = std::as_writable_bytes(out).subspan(out.size() * 2);
-  reader_.read(entry.shard, offset, upper);
   for (std::size_t i = 0; i < out.size(); ++i) {
     std::uint16_t bits;
-    std::memcpy(&bits, upper.data() + 2 * i, sizeof(bits));
+    std::memcpy(&bits, from + 2 * i, sizeof(bits));
     out[i] = entry.dtype == Dtype::kBf16 ? base::bf16_to_float(bits) : base::f16_to_float(bits);
   }
   return out;
@@ -66,15 +73,28 @@ ops::Weight WeightLoader::matrix(const std::string& name, std::int64_t rows, std
 ops::Weight WeightLoader::matrix_rows(const std::string& name, std::int64_t rows, std::int64_t cols,
                                       std::int64_t first, std::int64_t count) {
   const store::TensorEntry& entry = find(name, rows * cols);
-  const std::uint64_t offset =
-      entry.offset + static_cast<std::uint64_t>(first * cols * base::size_of(entry.dtype));
-  if (entry.dtype != Dtype::kBf16) {
-    const std::span<float> values = widened(entry, offset, count * cols);
+  const auto size = static_cast<std::int64_t>(base::size_of(entry.dtype));
+  const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(first * cols * size);
+  if (entry.dtype == Dtype::kF16) {
+    const std::span<const float> values = widened(entry, offset, count * cols);
     return {ops::WeightKind::kF32, values.data(), nullptr, count, cols};
   }
-  const std::span<std::uint16_t> values = arena_.take<std::uint16_t>(count * cols);
-  if (!arena_.measuring()) reader_.read(entry.shard, offset, std::as_writable_bytes(values));
-  return {ops::WeightKind::kBf16, values.data(), nullptr, count, cols};
+  ops::Weight weight{entry.dtype == Dtype::kBf16 ? ops::WeightKind::kBf16 : ops::WeightKind::kF32,
+                     nullptr, nullptr, count, cols};
+  const std::int64_t bytes = count * cols * size;
+  if (wanted_ != nullptr) {
+    wanted_->add(entry.shard, offset, static_cast<std::uint64_t>(bytes));
+    return weight;
+  }
+  // The room begins on a block border of the file: what is aligned there is aligned here.
+  const std::byte* from = bytes_at(entry, offset);
+  if (offset % static_cast<std::uint64_t>(size) != 0) {
+    const std::span<std::byte> own = arena_->take<std::byte>(bytes);
+    if (!arena_->measuring()) std::memcpy(own.data(), from, own.size());
+    from = own.data();
+  }
+  weight.data = from;
+  return weight;
 }
 
 }  // namespace engine::model

@@ -2,7 +2,10 @@
 
 #include <atomic>
 #include <cassert>
+#include <iterator>
+#include <utility>
 
+#include "engine/base/budget.h"
 #include "engine/base/error.h"
 #include "engine/store/shard_table.h"
 
@@ -10,6 +13,8 @@ namespace engine::store {
 
 struct ShardReader::State {
   ShardTable table;
+  ReadSettings settings;
+  bool directly = false;  // asked for
   std::atomic<std::uint64_t> bytes_read = 0;
 };
 
@@ -18,6 +23,14 @@ ShardReader::ShardReader(const std::filesystem::path& folder, const ReadSettings
   std::vector<Finding> findings;
   state_->table = scan_folder(folder, settings, findings);
   throw_first_error(findings);
+  state_->settings = settings;
+  std::uint64_t total = 0;
+  for (const File& file : state_->table.files) total += file.size();
+  state_->directly = settings.direct == DirectReads::kAlways ||
+                     (settings.direct == DirectReads::kLarge && total > base::default_ram_bytes());
+  if (state_->directly) {
+    for (File& file : state_->table.files) file.read_directly();
+  }
 }
 ShardReader::ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings)
     : state_(std::make_unique<State>()) {
@@ -66,9 +79,43 @@ void ShardReader::read(const TensorEntry& entry, std::span<std::byte> out) const
 }
 
 void ShardReader::read(std::int32_t shard, std::uint64_t offset, std::span<std::byte> out) const {
+  Throttle* throttle = state_->settings.throttle.get();
+  if (throttle != nullptr) throttle->wait_until(throttle->reserve(out.size()));
   state_->table.files[static_cast<std::size_t>(shard)].read(offset, out);
   state_->bytes_read += out.size();
 }
+
+std::span<std::byte> ShardReader::read_within(std::int32_t shard, std::uint64_t offset,
+                                              std::size_t bytes, std::span<std::byte> room) const {
+  const File& file = state_->table.files[static_cast<std::size_t>(shard)];
+  try {
+    const std::span<std::byte> found = file.read_within(offset, bytes, room);
+    state_->bytes_read += bytes;
+    return found;
+  } catch (const base::Error& error) {
+    throw base::Error("{} (tensor {})", error.what(), name_at(shard, offset));
+  }
+}
+
+const ReadSettings& ShardReader::settings() const { return state_->settings; }
+
+std::string ShardReader::how_read() const {
+  if (!state_->directly) return "buffered";
+  for (const File& file : state_->table.files) {
+    const std::string why = file.why_buffered();
+    if (!why.empty()) return "buffered: " + why;
+  }
+  return "direct";
+}
+
+std::string_view ShardReader::name_at(std::int32_t shard, std::uint64_t offset) const {
+  const auto behind = std::ranges::upper_bound(
+      state_->table.entries, std::pair(shard, offset), {},
+      [](const TensorEntry& entry) { return std::pair(entry.shard, entry.offset); });
+  return behind == state_->table.entries.begin() ? "" : std::prev(behind)->name;
+}
+
+void ShardReader::count_read(std::uint64_t bytes) const { state_->bytes_read += bytes; }
 
 std::uint64_t ShardReader::bytes_read() const { return state_->bytes_read; }
 

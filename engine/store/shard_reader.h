@@ -71,6 +71,18 @@ class ShardReader {
   // Any range of a shard, for several tensors in one read.
   void read(std::int32_t shard, std::uint64_t offset, std::span<std::byte> out) const;
 
+  // As File::read_within.
+  std::span<std::byte> read_within(std::int32_t shard, std::uint64_t offset, std::size_t bytes,
+                                   std::span<std::byte> room) const;
+
+  const ReadSettings& settings() const;
+  // "direct", or "buffered", with the reason if it should be direct; the first of several.
+  std::string how_read() const;
+  // The tensor whose bytes begin at or before this place, for messages.
+  std::string_view name_at(std::int32_t shard, std::uint64_t offset) const;
+  // Bytes that came without read(): a ReadQueue's.
+  void count_read(std::uint64_t bytes) const;
+
   // Bytes that read() has delivered so far, headers not counted.
   std::uint64_t bytes_read() const;
   // Times that a file had to be opened again because its device dropped off.

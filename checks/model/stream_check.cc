@@ -1,0 +1,243 @@
+// Reading ahead and keeping what is wanted twice: no bit may depend on it, every byte is accounted
+// for, and memory stays what the plan says.
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <mutex>
+#include <set>
+
+#include "checks/compare.h"
+#include "checks/engine_run.h"
+#include "engine/model/expert_stream.h"
+
+namespace {
+
+using checks::same_bits;
+using engine::base::RamBudget;
+using engine::model::AdapterSet;
+using engine::model::Batch;
+using engine::model::Model;
+using engine::model::ModelOptions;
+using engine::model::Plan;
+using engine::model::SweepResult;
+using engine::store::DirectReads;
+
+constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
+
+Batch some_batch() { return checks::forward_batch(checks::random_ids(19, 512, 11)); }
+
+struct Outcome {
+  SweepResult result;
+  std::vector<float> logits, gradients;
+  std::uint64_t taken = 0;  // from the budget, at most
+  Plan plan;
+};
+
+// Forward and backward with `beyond_least` bytes more than it must have.
+Outcome run(std::uint64_t beyond_least, const ModelOptions& options = {}) {
+  const Batch batch = some_batch();
+  RamBudget ample(kAmple);
+  Model outline(checks::tiny_checkpoint(), ample);
+  AdapterSet first(outline.config(), {}, ample);
+  const std::uint64_t held = ample.used_bytes();
+  const auto least = static_cast<std::uint64_t>(outline.plan(batch, &first, true).least_bytes());
+  RamBudget budget(held + least + beyond_least);
+  Model model(checks::tiny_checkpoint(), budget, options);
+  AdapterSet adapters(model.config(), {}, budget);
+  adapters.initialize(3);
+  for (const auto& tensor : adapters.tensors()) {  // B is zero at first, and so is A's gradient
+    for (std::size_t i = 0; i < tensor.values.size(); i += 7) tensor.values[i] += 0.01f;
+  }
+  Outcome run;
+  run.plan = model.plan(batch, &adapters, true);
+  engine::model::SweepHooks hooks;
+  hooks.logits = [&](std::int64_t, std::int64_t, std::span<const float> band) {
+    run.logits.insert(run.logits.end(), band.begin(), band.end());
+  };
+  run.result = model.forward_backward(batch, adapters, hooks);
+  run.taken = budget.peak_bytes() - held;
+  EXPECT_EQ(budget.used_bytes(), held);
+  for (const auto& tensor : adapters.tensors()) {
+    run.gradients.insert(run.gradients.end(), tensor.gradient.begin(), tensor.gradient.end());
+  }
+  return run;
+}
+
+// From one slot of each kind to memory for everything.
+std::vector<std::uint64_t> budgets(const Plan& plan) {
+  const auto expert = static_cast<std::uint64_t>(plan.expert_bytes);
+  const auto half = static_cast<std::uint64_t>(plan.weights_bytes);
+  return {0,
+          expert - 1,
+          expert,
+          3 * expert,
+          8 * expert + half,
+          8 * expert + half + 5 * expert + 17,
+          static_cast<std::uint64_t>(plan.expert_slots_useful) * expert + 4 * half,
+          kAmple};
+}
+
+void expect_same(const Outcome& got, const Outcome& want, const std::string& what) {
+  EXPECT_TRUE(same_bits(got.logits, want.logits)) << what;
+  EXPECT_TRUE(same_bits(got.gradients, want.gradients)) << what;
+  EXPECT_EQ(got.result.loss, want.result.loss) << what;
+  EXPECT_EQ(got.result.distinct_experts, want.result.distinct_experts) << what;
+  EXPECT_EQ(got.result.bytes_read + got.result.bytes_saved,
+            want.result.bytes_read + want.result.bytes_saved)
+      << what;
+}
+
+TEST(Stream, SameBitsForEveryBudgetAndEveryWayOfReading) {
+  const Outcome want = run(0);
+  EXPECT_GT(std::ranges::count_if(want.gradients, [](float g) { return g != 0.0f; }), 1000);
+  for (const std::uint64_t bytes : budgets(want.plan)) {
+    for (const bool ring : {false, true}) {
+      ModelOptions options;
+      options.queue.io_uring = ring;
+      options.reads.direct = ring ? DirectReads::kAlways : DirectReads::kNever;
+      expect_same(run(bytes, options), want, fmt::format("{} bytes more, ring {}", bytes, ring));
+    }
+  }
+  ModelOptions options;
+  options.queue = {false, 1};
+  options.reads.direct = DirectReads::kAlways;
+  expect_same(run(8 << 20, options), want, "one thread, direct");
+  options.queue = {true, 1};
+  options.reads.direct = DirectReads::kNever;
+  expect_same(run(8 << 20, options), want, "io_uring, buffered");
+}
+
+// The budget is spent as the plan says, to the byte, and more of it means less to read.
+TEST(Stream, C2_ResidentAndKeptAreOneSumAndNeverMoreThanTheBudget) {
+  const Plan plan = run(0).plan;
+  const auto least = static_cast<std::uint64_t>(plan.least_bytes());
+  std::uint64_t saved_before = 0;
+  for (const std::uint64_t bytes : budgets(plan)) {
+    const Outcome now = run(bytes);
+    EXPECT_EQ(now.taken, static_cast<std::uint64_t>(now.plan.total_bytes()));
+    EXPECT_LE(now.taken, least + bytes);
+    EXPECT_GE(now.result.bytes_saved, saved_before) << bytes;
+    saved_before = now.result.bytes_saved;
+    if (now.plan.expert_slots > 9) {
+      EXPECT_THAT(now.plan.table(), testing::HasSubstr("experts kept for the way down"));
+    }
+  }
+  // A plan that would spend one byte more than there is must be seen as such: it takes a slot more.
+  Plan other = plan;
+  other.spend(least + static_cast<std::uint64_t>(plan.expert_bytes));
+  EXPECT_EQ(other.expert_slots, 2);
+  Plan tight = plan;
+  tight.spend(least + static_cast<std::uint64_t>(plan.expert_bytes) - 1);
+  EXPECT_EQ(tight.expert_slots, 1);
+}
+
+TEST(Stream, BytesAreWhatTheIdentitySaysForEveryBudget) {
+  RamBudget budget(kAmple);
+  const Model model(checks::tiny_checkpoint(), budget);
+  const auto& config = model.config();
+  std::uint64_t trunk = 0, head = 0;
+  for (const auto& entry : model.shards().entries()) {
+    const std::string name(entry.name);
+    if (name.find(".experts.") != std::string::npos) continue;
+    if (name.find("embed_tokens") != std::string::npos) continue;
+    trunk += entry.bytes;
+    if (name.find("lm_head") != std::string::npos) head = entry.bytes;
+  }
+  const Batch batch = some_batch();
+  const std::set<std::int32_t> tokens(batch.tokens.begin(), batch.tokens.end());
+  const std::uint64_t embedding = tokens.size() * static_cast<std::uint64_t>(config.hidden) * 2;
+  const Plan plan = run(0).plan;
+  for (const std::uint64_t bytes : budgets(plan)) {
+    const SweepResult result = run(bytes).result;
+    std::uint64_t experts = 0;
+    for (const std::int64_t distinct : result.distinct_experts) {
+      experts += static_cast<std::uint64_t>(distinct * engine::model::ExpertStream::bytes(config));
+    }
+    EXPECT_EQ(result.bytes_read + result.bytes_saved, 2 * (trunk + experts) + embedding) << bytes;
+    // A head of one band is followed by itself: even a single slot has it still. The last expert of
+    // the last layer is not the first of the way down.
+    if (bytes == 0) {
+      EXPECT_EQ(result.bytes_saved, head);
+    }
+    // Planted: who forgets what was saved finds the sum wrong.
+    EXPECT_NE(result.bytes_read, 2 * (trunk + experts) + embedding) << bytes;
+    if (bytes == kAmple) {
+      EXPECT_EQ(result.bytes_saved, trunk + experts);
+    }
+  }
+}
+
+// What the threads ask the system for.
+struct Recorder {
+  std::mutex mutex;
+  std::vector<std::pair<std::size_t, off_t>> reads;
+  std::atomic<int> until_failure = -1;
+};
+Recorder recorder;
+
+ssize_t recorded_pread(int descriptor, void* out, std::size_t count, off_t offset) {
+  if (recorder.until_failure >= 0 && recorder.until_failure-- == 0) {
+    recorder.until_failure = 0;  // and from now on
+    errno = EBADF;
+    return -1;
+  }
+  {
+    const std::lock_guard lock(recorder.mutex);
+    recorder.reads.emplace_back(count, offset);
+  }
+  return ::pread(descriptor, out, count, offset);
+}
+
+ModelOptions recorded(int threads) {
+  ModelOptions options;
+  options.reads.pread = recorded_pread;
+  options.reads.direct = DirectReads::kNever;
+  options.queue = {false, threads};
+  return options;
+}
+
+TEST(Stream, AnExpertIsOneReadAndEveryRepetitionAsksForTheSame) {
+  RamBudget budget(kAmple);
+  const Model model(checks::tiny_checkpoint(), budget);
+  const auto expert = static_cast<std::size_t>(engine::model::ExpertStream::bytes(model.config()));
+  std::vector<std::vector<std::pair<std::size_t, off_t>>> all;
+  for (int again = 0; again < 2; ++again) {
+    recorder.reads.clear();
+    const Outcome now = run(20 << 10, recorded(1));
+    std::int64_t distinct = 0;
+    for (const std::int64_t count : now.result.distinct_experts) distinct += count;
+    const auto of_experts = std::ranges::count_if(
+        recorder.reads, [&](const auto& read) { return read.first == expert; });
+    EXPECT_LE(of_experts, 2 * distinct);
+    EXPECT_GT(of_experts, distinct);
+    all.push_back(recorder.reads);
+  }
+  EXPECT_EQ(all[0], all[1]);
+}
+
+// A read that fails while others are on their way ends the sweep, names the tensor, and leaves the
+// budget as it was: nothing reads into memory that is gone.
+TEST(Stream, AFailedReadEndsTheSweepWhereverItFalls) {
+  for (const int reads : {0, 25, 60, 90, 130}) {
+    RamBudget budget(kAmple);
+    Model model(checks::tiny_checkpoint(), budget, recorded(3));
+    AdapterSet adapters(model.config(), {}, budget);
+    const std::uint64_t held = budget.used_bytes();
+    recorder.until_failure = reads;
+    EXPECT_THAT([&] { model.forward_backward(some_batch(), adapters); },
+                testing::ThrowsMessage<engine::base::Error>(testing::AllOf(
+                    testing::HasSubstr("Bad file descriptor"), testing::HasSubstr("safetensors"))))
+        << reads;
+    recorder.until_failure = -1;
+    EXPECT_EQ(budget.used_bytes(), held);
+    EXPECT_NO_THROW(model.forward_backward(some_batch(), adapters));
+  }
+}
+
+}  // namespace

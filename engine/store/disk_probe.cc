@@ -1,0 +1,202 @@
+#include "engine/store/disk_probe.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "engine/base/error.h"
+#include "engine/base/rng.h"
+#include "engine/store/file.h"
+
+namespace engine::store {
+namespace {
+
+using base::Error;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+// A file without a name, in a given folder.
+class NamelessFile {
+ public:
+  explicit NamelessFile(const std::filesystem::path& folder) : folder_(folder) {
+    descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (descriptor_ >= 0) return;
+    // Not every file system makes files that never had a name.
+    std::string name = (folder / "lazylora.XXXXXX").string();
+    descriptor_ = ::mkstemp(name.data());
+    if (descriptor_ < 0) {
+      throw Error("{}: no file can be made here: {}", folder.string(), reason(errno));
+    }
+    ::unlink(name.c_str());
+  }
+  ~NamelessFile() { ::close(descriptor_); }
+  NamelessFile(const NamelessFile&) = delete;
+  NamelessFile& operator=(const NamelessFile&) = delete;
+
+  int descriptor() const { return descriptor_; }
+  std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
+
+  void write(std::uint64_t offset, std::span<const std::byte> bytes) {
+    for (std::size_t done = 0; done < bytes.size();) {
+      const ssize_t n = ::pwrite(descriptor_, bytes.data() + done, bytes.size() - done,
+                                 static_cast<off_t>(offset + done));
+      if (n < 0 && errno == EINTR) continue;
+      if (n <= 0) {
+        throw Error("{}: wrote {} of {} bytes at offset {}: {}", folder_.string(), done,
+                    bytes.size(), offset, reason(errno));
+      }
+      done += static_cast<std::size_t>(n);
+    }
+  }
+
+  // On the disk, and not in memory.
+  void settle() {
+    if (::fdatasync(descriptor_) != 0) {
+      throw Error("{}: what was written does not reach the disk: {}", folder_.string(),
+                  reason(errno));
+    }
+    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
+  }
+
+  double cached_part(std::uint64_t bytes) const {
+    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor_, 0);
+    if (memory == MAP_FAILED) return 0.0;
+    std::vector<unsigned char> resident((bytes + page - 1) / page);
+    const int status = ::mincore(memory, bytes, resident.data());
+    ::munmap(memory, bytes);
+    if (status != 0) return 0.0;
+    const auto count = std::ranges::count_if(resident, [](unsigned char r) { return r & 1; });
+    return static_cast<double>(count) / static_cast<double>(resident.size());
+  }
+
+ private:
+  std::filesystem::path folder_;
+  int descriptor_ = -1;
+};
+
+// No two blocks alike, nothing to compress.
+void fill(NamelessFile& file, std::uint64_t bytes) {
+  const base::CounterRng rng(1, "disk probe");
+  std::vector<std::uint32_t> block(std::size_t{1} << 20);
+  for (std::uint64_t offset = 0; offset < bytes;) {
+    rng.fill(offset / sizeof(std::uint32_t), block);
+    const auto raw = std::as_bytes(std::span(block));
+    const std::size_t count = std::min<std::uint64_t>(raw.size(), bytes - offset);
+    file.write(offset, raw.first(count));
+    offset += count;
+  }
+}
+
+void read_all(const File& file, std::uint64_t bytes, std::uint64_t block_bytes, int in_flight,
+              base::RamBudget& budget, ProbedReads& result) {
+  const std::uint64_t blocks = bytes / block_bytes;
+  const std::size_t room = room_bytes(kBlock - 1, block_bytes);
+  auto memory = budget.take_room("blocks in flight", static_cast<std::int64_t>(room) * in_flight);
+  std::atomic<std::uint64_t> next = 0;
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(in_flight));
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<std::thread> threads;
+  for (std::size_t t = 0; t < failures.size(); ++t) {
+    threads.emplace_back([&, t] {
+      try {
+        for (std::uint64_t block = next++; block < blocks; block = next++) {
+          file.read_within(block * block_bytes, block_bytes, memory.span().subspan(t * room, room));
+        }
+      } catch (...) {
+        failures[t] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  result.bytes = blocks * block_bytes;
+  result.seconds = took.count();
+}
+
+}  // namespace
+
+DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
+                     std::uint64_t block_bytes, int in_flight, base::RamBudget& budget) {
+  struct statfs system {};
+  if (!std::filesystem::is_directory(folder) || ::statfs(folder.c_str(), &system) != 0) {
+    throw Error("{}: is no folder", folder.string());
+  }
+  if (bytes < block_bytes) {
+    throw Error("{}: {} bytes hold no block of {}", folder.string(), bytes, block_bytes);
+  }
+  const std::uint64_t free = std::filesystem::space(folder).available;
+  if (free < bytes) {
+    throw Error("{}: {} free, the probe would write {}", folder.string(), base::format_bytes(free),
+                base::format_bytes(bytes));
+  }
+  DiskProbe probe;
+  probe.in_memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+  NamelessFile written(folder);
+  fill(written, bytes);
+  for (const bool direct : {true, false}) {
+    for (const int count : {1, in_flight}) {
+      ProbedReads& result = probe.reads.emplace_back();
+      result.direct = direct;
+      result.in_flight = count;
+      written.settle();
+      result.cached = written.cached_part(bytes);
+      File file(written.path());
+      if (direct) file.read_directly();
+      if (direct && !file.why_buffered().empty()) {
+        result.not_measured = file.why_buffered();
+        continue;
+      }
+      read_all(file, bytes, block_bytes, count, budget, result);
+      if (direct) result.not_measured = file.why_buffered();
+    }
+  }
+  return probe;
+}
+
+std::vector<std::string> doubts(const DiskProbe& probe) {
+  std::vector<std::string> all;
+  if (probe.in_memory) {
+    all.push_back("the folder lies in memory (tmpfs or ramfs): these are no rates of a disk");
+  }
+  double fastest_direct = 0.0;
+  for (const ProbedReads& reads : probe.reads) {
+    if (reads.direct && reads.not_measured.empty()) {
+      fastest_direct = std::max(fastest_direct, reads.bytes_per_second());
+    }
+  }
+  for (const ProbedReads& reads : probe.reads) {
+    if (reads.direct) continue;
+    if (reads.cached > 0.01) {
+      all.push_back(
+          fmt::format("buffered, {} in flight: {:.0f} % of the file lay in the page cache and "
+                      "would not leave it",
+                      reads.in_flight, 100.0 * reads.cached));
+    } else if (fastest_direct > 0.0 && reads.bytes_per_second() > 2.0 * fastest_direct) {
+      // Through the cache a byte is copied once more: it cannot come much faster than around it.
+      all.push_back(fmt::format(
+          "buffered, {} in flight: {:.1f} times the direct rate can only be a page cache",
+          reads.in_flight, reads.bytes_per_second() / fastest_direct));
+    }
+  }
+  if (fastest_direct == 0.0) {
+    all.push_back("without direct reads nothing tells the disk from the page cache");
+  }
+  return all;
+}
+
+}  // namespace engine::store
