@@ -44,6 +44,13 @@ std::optional<std::string> text_of(const std::filesystem::path& file) {
   return text.substr(0, text.find_last_not_of(" \n\r\t") + 1);
 }
 
+std::vector<std::int32_t> ids_of(const ForwardReference& reference) {
+  auto ids =
+      engine::data::parse_ids(*reference.ids, std::int64_t{1} << 31, reference.name + ": ids");
+  if (ids.empty()) throw std::runtime_error(reference.name + ": its ids are none");
+  return ids;
+}
+
 // What an array of this name must be wide; nothing if it is none of ours.
 std::optional<std::int64_t> width_of(const std::string& name, const engine::model::Config& config) {
   if (name.starts_with("logits")) return config.vocabulary;
@@ -66,8 +73,7 @@ void require_fit(const ForwardReference& reference, const engine::model::Config&
                     reference.name, *reference.config_sha256, config.sha256));
   }
   if (reference.ids) {
-    const std::vector<std::int32_t> theirs =
-        engine::data::parse_ids(*reference.ids, std::int64_t{1} << 31, reference.name + ": ids");
+    const std::vector<std::int32_t> theirs = ids_of(reference);
     const auto [a, b] = std::ranges::mismatch(theirs, ids);
     if (theirs.size() != ids.size()) {
       throw std::runtime_error(fmt::format("{}: was made from {} ids, {} are given", reference.name,
@@ -106,6 +112,7 @@ ForwardReference read_dump_folder(const std::filesystem::path& folder, std::int6
   reference.name = folder.string();
   reference.ids = text_of(folder / "ids.txt");
   reference.config_sha256 = text_of(folder / "config_sha256.txt");
+  if (reference.ids) tokens = static_cast<std::int64_t>(ids_of(reference).size());
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".bin") continue;
     const std::string name = entry.path().stem().string();

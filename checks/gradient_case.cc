@@ -151,9 +151,10 @@ GradientTable check_gradient_case(const std::filesystem::path& model,
                                   const std::filesystem::path& folder) {
   const JsonFile result(folder / "result.json");
   Engine engine(model);
+  const auto rank = result.get<std::int64_t>("/r");
+  const auto alpha = result.get<double>("/alpha");
   const auto adapters =
-      adapter_set(engine, result.get<std::int64_t>("/r"), result.get<double>("/alpha"),
-                  read_safetensors(folder / "adapters.safetensors"));
+      adapter_set(engine, rank, alpha, read_safetensors(folder / "adapters.safetensors"));
   const Batch batch =
       batch_of(read_safetensors(folder / "batch.safetensors"), engine.config().vocabulary);
   const double wanted = result.number("/loss");

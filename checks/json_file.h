@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "engine/store/json_text.h"
+
 namespace checks {
 
 // A JSON file of the reference data. Whatever is wrong is a std::runtime_error that names the file
@@ -21,7 +23,8 @@ class JsonFile {
     try {
       root_ = nlohmann::json::parse(file);
     } catch (const nlohmann::json::exception& error) {
-      throw std::runtime_error(fmt::format("{}: not valid JSON: {}", path_, error.what()));
+      throw std::runtime_error(
+          fmt::format("{}: not valid JSON: {}", path_, engine::store::json_reason(error.what())));
     }
     if (!root_.is_object()) throw std::runtime_error(path_ + ": not a JSON object");
   }

@@ -57,7 +57,16 @@ class Builder {
 
  private:
   void charge_one() {
-    if (charged_++ % kBlock == 0) budget_.reserve("table of records", kBlock * kRecordBytes);
+    if (charged_++ % kBlock == 0) charge("table of records", kBlock * kRecordBytes);
+  }
+
+  // For good, and refused where it does not fit.
+  void charge(const char* what, std::uint64_t bytes) {
+    if (bytes > budget_.free_bytes()) {
+      throw base::Error("memory budget: {} of {} wants {}; held now:\n{}", what,
+                        settings_.records.string(), base::format_bytes(bytes), budget_.table());
+    }
+    budget_.reserve(what, bytes);
   }
 
   void read_excluded() {
@@ -122,7 +131,7 @@ class Builder {
       }
       const auto [category, is_new] =
           categories.emplace(record.category, static_cast<std::int32_t>(categories.size()));
-      if (is_new) budget_.reserve("categories", record.category.size() + kRecordBytes);
+      if (is_new) charge("categories", record.category.size() + kRecordBytes);
       ++report_.categories[record.category].left;
       kept_.push_back({entry->offset, entry->line, entry->bytes, category->second, kept_ids,
                        selection_key(settings_.seed, digest), std::move(digest)});

@@ -74,11 +74,11 @@ void TraceFolder::add(const LayerRouting& routing, bool is_kda) {
 void TraceFolder::commit(TraceManifest manifest) {
   manifest.layers = rows_;
   records_.commit();
-  if (hdf5_ && !manifest.config_sha256.empty()) {
+  const bool hdf5 = hdf5_ != nullptr;
+  if (hdf5 && !manifest.config_sha256.empty()) {
     hdf5_->attribute("config_sha256", manifest.config_sha256);
   }
-  const bool hdf5 = hdf5_ != nullptr;
-  hdf5_.reset();
+  if (hdf5) hdf5_->commit();
   for (const char* name : {kTraceFile, kTraceHdf5}) {
     if (name == std::string_view(kTraceHdf5) && !hdf5) continue;
     const fs::path file = folder_.path() / name;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "engine/base/error.h"
+#include "engine/store/json_text.h"
 
 namespace engine::model {
 namespace {
@@ -38,7 +39,7 @@ Json parse(const std::string& text, const std::string& where) {
   try {
     return Json::parse(text, watch);
   } catch (const Json::exception& error) {
-    throw Error("{}: not valid JSON: {}", where, error.what());
+    throw Error("{}: not valid JSON: {}", where, store::json_reason(error.what()));
   }
 }
 

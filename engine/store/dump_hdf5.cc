@@ -195,7 +195,7 @@ std::unique_ptr<Handle> create(const std::filesystem::path& path, Disk& disk) {
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, what);
   Disk* const info = &disk;
   require(H5Pset_driver(access, driver_id, &info) >= 0 &&
-              H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_LATEST) >= 0,
+              H5Pset_libver_bounds(access, H5F_LIBVER_V18, H5F_LIBVER_V18) >= 0,
           what);
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose, what);
   require(
