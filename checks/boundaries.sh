@@ -116,7 +116,7 @@ END {
 
 found=$(
   for part in engine oracle checks; do
-    sources | grep -q "^$part/" || echo "$part: sources: no sources found here"
+    sources | grep "^$part/" >/dev/null || echo "$part: sources: no sources found here"
   done
   sources | xargs -r awk "$judge"
   # Flags that would change the bits or tie them to one machine.
