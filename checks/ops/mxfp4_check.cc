@@ -94,6 +94,8 @@ TEST(Mxfp4, EveryCodeUnderEveryScale) {
   }
   const Comparison exact = compare(w.decoded(), want, [](double) { return 0.0; });
   EXPECT_TRUE(exact) << exact.why;
+  const Comparison everywhere = same_bits_everywhere([&] { return w.decoded(); });
+  EXPECT_TRUE(everywhere) << everywhere.why;
 }
 
 // y = W x for a vector of one value; forward and backward, one token and several.
