@@ -80,8 +80,25 @@ TEST(Breadcrumb, AnErrorIsNotAKill) {
   const fs::path run = folder.path() / "run";
   const auto fail = [] { throw engine::base::Error("the disk is gone"); };
   EXPECT_THAT(checks::why_refused([&] { run_toy(toy_job(run), ends_in(4, fail)); }),
-              HasSubstr("step 4, forward, behind layer 1: the disk is gone"));
+              HasSubstr("step 4, forward, after layer 1: the disk is gone"));
   EXPECT_THAT(notices_of_resume(run), ElementsAre(HasSubstr("stopped with an error in step 4")));
+}
+
+// Neither is one that stops a run before its first step: here a disk that is full.
+TEST(Breadcrumb, AnErrorWhileTheRunIsOpenedIsNotAKill) {
+  const ScratchFolder folder;
+  const fs::path run = folder.path() / "run";
+  const auto fail = [] { throw engine::base::Error("the disk is gone"); };
+  checks::why_refused([&] { run_toy(toy_job(run), ends_in(4, fail)); });
+  Job again = toy_job(run);
+  again.resume = true;
+  again.start.program.assign(std::size_t{1} << 20, 'x');
+  {
+    const checks::FileSizeLimit full(1 << 16);
+    EXPECT_THAT(checks::why_refused([&] { run_toy(again); }), HasSubstr("manifest.json"));
+  }
+  EXPECT_THAT(notices_of_resume(run),
+              ElementsAre(HasSubstr("stopped with an error in the time before its first step")));
 }
 
 TEST(Breadcrumb, TheLastOneCounts) {

@@ -95,7 +95,7 @@ TEST_F(BrokenModel, A14_ShardCutUnderARunStopsItWithTheNumbers) {
     }
   };
   EXPECT_THAT(why_refused([&] { train("cut", false, cut); }),
-              AllOf(HasSubstr("step 3, forward, behind layer "), HasSubstr(shard.string()),
+              AllOf(HasSubstr("step 3, forward, after layer "), HasSubstr(shard.string()),
                     testing::ContainsRegex("short read at offset [0-9]+, got [0-9]+ of [0-9]+")));
   expect_whole_behind_step_2("cut");
   checks::write_bytes(shard, whole);
@@ -173,7 +173,7 @@ TEST_F(BrokenModel, C6_EmptyActivationStoreIsAnErrorThatNamesLayerAndStep) {
     }
   };
   EXPECT_THAT(why_refused([&] { train("empty", false, empty); }),
-              AllOf(HasSubstr("step 3, backward, behind layer 9"), HasSubstr("scratch file"),
+              AllOf(HasSubstr("step 3, backward, after layer 9"), HasSubstr("scratch file"),
                     HasSubstr("read 0 of ")));
   EXPECT_EQ(emptied, 1);
   expect_whole_behind_step_2("empty");

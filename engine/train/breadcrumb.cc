@@ -62,11 +62,15 @@ void Breadcrumb::write() {
   static_cast<void>(::pwrite(descriptor_, line.data(), line.size(), 0) < 0);
 }
 
+std::string place(const Whereabouts& where) {
+  if (where.step == 0) return "the time before its first step";
+  std::string text = fmt::format("step {}, {}", where.step, where.phase);
+  if (where.layer >= 0) text += fmt::format(", after layer {}", where.layer);
+  return text;
+}
+
 std::string describe(const Whereabouts& where) {
-  std::string place = where.step > 0 ? fmt::format("step {}, {}", where.step, where.phase)
-                                     : "the time before its first step";
-  if (where.layer >= 0) place += fmt::format(", after layer {}", where.layer);
-  return fmt::format("{}, with {} resident (at most {})", place,
+  return fmt::format("{}, with {} resident (at most {})", place(where),
                      base::format_bytes(where.rss_bytes), base::format_bytes(where.peak_rss_bytes));
 }
 

@@ -37,6 +37,7 @@ class Breadcrumb {
   // Resident memory is filled in. A disk that does not take it is no reason to stop a run.
   // Cost      two reads of /proc and one write: tens of microseconds
   void drop(std::int64_t step, std::string_view phase, std::int64_t layer = -1);
+  const Whereabouts& here() const { return here_; }
   // The run ends here by an error that the user is told.
   void stop();
   // The run has come to its end: there is nothing to tell the next start.
@@ -50,6 +51,9 @@ class Breadcrumb {
   std::optional<Whereabouts> left_behind_;
   Whereabouts here_;
 };
+
+// "step 7, forward, after layer 12"; "the time before its first step".
+std::string place(const Whereabouts& where);
 
 // "step 7, forward, after layer 12, with 43.1 MB resident (at most 45.0 MB)".
 std::string describe(const Whereabouts& where);

@@ -268,19 +268,17 @@ model::Batch Trainer::next_batch(std::int64_t step) {
 // An error inside says where the walk was.
 model::SweepResult Trainer::sweep(std::int64_t step, const model::Batch& batch,
                                   Timing& forward_end) {
-  std::string place = "forward, before the end of layer 0";
   breadcrumb_->drop(step, "forward");
   model::SweepHooks hooks;
   hooks.progress = [&](std::string_view direction, std::int64_t layer) {
     if (direction == "forward") forward_end = timing();
-    place = fmt::format("{}, behind layer {}", direction, layer);
     breadcrumb_->drop(step, direction, layer);
     if (observer_.moved) observer_.moved(step, direction, layer);
   };
   try {
     return sweep_.forward_backward(batch, adapters_, hooks);
   } catch (const base::Error& error) {
-    throw base::Error("step {}, {}: {}", step, place, error.what());
+    throw base::Error("{}: {}", place(breadcrumb_->here()), error.what());
   }
 }
 
@@ -352,11 +350,12 @@ void Trainer::take_all_steps() {
 }
 
 void Trainer::run() {
-  open_record();
   try {
+    open_record();
     take_all_steps();
   } catch (const std::exception&) {
-    breadcrumb_->stop();
+    // Without one of its own, the breadcrumb of the start before stays as it is.
+    if (breadcrumb_) breadcrumb_->stop();
     throw;
   }
   breadcrumb_->remove();
