@@ -164,7 +164,7 @@ void Sweep::score(SweepResult& result) {
   trace_value("final_norm", normed);
   result.nll.resize(static_cast<std::size_t>(batch_.size()));
   scorer_->forward(normed, batch_.targets, bands, hooks_.logits, result.nll);
-  if (!backward_ || result.trained == 0) return;
+  if (!backward_) return;
 
   const std::span<float> d_normed = arena_.take<float>(wide);
   const std::span<float> d_mixed = arena_.take<float>(wide);
@@ -218,14 +218,13 @@ SweepResult Sweep::run() {
   result.loss = std::numeric_limits<double>::quiet_NaN();
   if (backward_ && result.trained == 0) return result;
   const std::uint64_t bytes_before = reader_.bytes_read();
-  const bool down = backward_ && result.trained > 0;
-  layers_->want_sweep(config_.layers, down);
+  layers_->want_sweep(config_.layers, backward_);
   embed(reader_, config_, batch_, residual_.span());
   trace_value("embed", residual_.span());
   forward_layers(result);
   result.nan_groups = experts_->nan_groups();
   result.nan_groups_with_codes = experts_->nan_groups_with_codes();
-  if (down) experts_->want_all_again();
+  if (backward_) experts_->want_all_again();
   score(result);
   if (result.trained > 0) {
     // A document's loss is summed in token order, then the documents in theirs.
@@ -238,7 +237,7 @@ SweepResult Sweep::run() {
       sum += document;
     }
     result.loss = sum / static_cast<double>(batch_.loss_count());
-    if (down) {
+    if (backward_) {
       for (std::int64_t layer = config_.layers - 1; layer >= 0; --layer) backward_layer(layer);
     }
   }
