@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -139,8 +140,9 @@ void check_steps(Tally& tally, checks::Engine& engine, const Case& about) {
 struct Resumption {
   bool with_moments = true;
   std::int64_t steps_before = 4;
-  double rate = 1.0;   // times the learning rate
-  double decay = 1.0;  // times the weight decay
+  double rate = 1.0;      // times the learning rate
+  double decay = 1.0;     // times the weight decay
+  bool with_nan = false;  // one value of the first tensor, finite ones behind it
 };
 
 struct Resumed {
@@ -177,11 +179,15 @@ class Resume {
     clock.tick();
     adamw_update(training.moments.tensors(), settings,
                  how.rate * learning_rate(about_.schedule, kStep), norm.scale, clock);
+    if (how.with_nan) {
+      training.adapters->tensors()[0].values[0] = std::numeric_limits<float>::quiet_NaN();
+    }
     resumed.update_off =
         checks::relative_norm_error(training.moved(from_), checks::moved(to_, from_));
     for (const auto& tensor : training.adapters->tensors()) {
       const double needed = needed_by(tensor, norm.scale);
-      if (needed <= resumed.needed) continue;  // NaN is kept, and refused
+      // A NaN is kept, whatever comes behind it, and refused.
+      if (std::isnan(resumed.needed) || needed <= resumed.needed) continue;
       resumed.needed = needed;
       resumed.tensor = tensor.name;
     }
@@ -234,6 +240,7 @@ void check_resume(Tally& tally, checks::Engine& engine, const Case& about) {
            std::pair{"with AdamW's t one too high", Resumption{.steps_before = 5}},
            std::pair{"with a learning rate 1e-3 of itself too large", Resumption{.rate = 1.001}},
            std::pair{"without weight decay", Resumption{.decay = 0.0}},
+           std::pair{"with a NaN in the first tensor", Resumption{.with_nan = true}},
        }) {
     const Resumed wrong = resume.run(how);
     judge(tally, !(wrong.needed <= kResumedGradient),
