@@ -115,9 +115,13 @@ TEST(Usage, PlantedFaults) {
   EXPECT_FALSE(agrees(std::exp(1.75), std::exp2(1.75), 4)) << "e^bits";
   // Unused experts left out of Gini: 1 1 2 4 instead of 0 1 1 2 4.
   EXPECT_NE(measure::gini(Counts{4, 2, 1, 1}), measure::gini(counts));
-  // One expert fewer or more to choose from, one token fewer.
-  EXPECT_FALSE(agrees(measure::expected_distinct(895, 16, 111), 774.7, 0));
-  EXPECT_NE(std::lround(10.0 * measure::expected_distinct(896, 16, 110)), 7747);
+  // One expert or one token fewer or more, against what the right one agrees with.
+  const double distinct = 896.0 * (1.0 - std::pow(880.0 / 896.0, 111));
+  ASSERT_TRUE(agrees(measure::expected_distinct(896, 16, 111), distinct, 111));
+  EXPECT_FALSE(agrees(measure::expected_distinct(895, 16, 111), distinct, 111));
+  EXPECT_FALSE(agrees(measure::expected_distinct(897, 16, 111), distinct, 111));
+  EXPECT_FALSE(agrees(measure::expected_distinct(896, 16, 110), distinct, 111));
+  EXPECT_FALSE(agrees(measure::expected_distinct(896, 16, 112), distinct, 111));
   // Weights not divided by their sum: token 3 would have -2 x 2 log2 2 bits.
   measure::LayerRouting normal = toy_layer();
   for (float& w : normal.weight) w *= 0.5f;
