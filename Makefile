@@ -33,6 +33,7 @@ tokenizer-parity: build ## the tokenizer against npm's tiktoken and js-tiktoken 
 	@mkdir -p build/tokenizer-parity
 	@npm install --prefix build/tokenizer-parity --no-save --no-audit --no-fund tiktoken@1.0.22 js-tiktoken@1.0.21
 	@checks/tokenizer_parity.sh build/release
+
 mutants: build ## plant every fault of checks/mutants/table.txt; each must make its check fail (an hour)
 	@checks/mutants.sh build/release
 

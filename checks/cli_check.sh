@@ -146,11 +146,34 @@ refuses "an adapter for another checkpoint of the same shape is refused" 1 "is f
 "${other[@]}" --foreign-adapter >"$out/stdout" 2>"$out/stderr" && grep -q '^warning: .*another checkpoint' "$out/stderr"
 verdict "or taken with a warning where that is asked for" $?
 
-# Two at once.
-for i in 1 2; do ("$lazylora" make-model "$out/both" --seed 3 >/dev/null 2>&1; echo $? >"$out/both.rc$i") & done
-wait
-[ "$(sort "$out/both.rc1" "$out/both.rc2" | tr '\n' ' ')" = "0 1 " ] && "$lazylora" shards "$out/both" >/dev/null 2>&1 && [ ! -e "$out/both.lock" ]
-verdict "of two make-model into one folder one is refused, the other whole" $?
+# One memory budget for every command, a value that is none is bad usage, and one too small is refused.
+for command in "tokenize --model $out/model $out/ids" "data show $out/none" "analyze $out/none" "disk $out" "trace export $out/none $out/none2"; do
+  # shellcheck disable=SC2086
+  refuses "--ram lots: ${command%% *}" 2 "lots" "$lazylora" $command --ram lots
+done
+head -c 3000000 /dev/zero | tr '\0' a >"$out/long"
+refuses "a text that the budget cannot hold" 1 "text wants" "$lazylora" tokenize "$out/long" --model "$out/model" --ram 1MB
+refuses "disk --bytes lots is bad usage" 2 "lots" "$lazylora" disk "$out" --bytes lots
+refuses "peft-fused without its version is bad usage" 2 "peft-version" "${export[@]}" "$out/e1" --format peft-fused
+refuses "a version that is none is bad usage" 2 "0.x" "${export[@]}" "$out/e1" --format peft-fused --peft-version 0.x
+refuses "--verify writes nothing in bf16" 2 "--out" "$lazylora" export "$out/adapter" --model "$out/model" --verify "$out/e1" --dtype bf16
+
+# Two at once into one OUT: one is refused, the other whole.
+pair() { # OUT COMMAND...
+  local result=$1 i
+  shift
+  for i in 1 2; do ("$@" >/dev/null 2>&1; echo $? >"$result.rc$i") & done
+  wait
+  [ "$(sort "$result.rc1" "$result.rc2" | tr '\n' ' ')" = "0 1 " ] && [ ! -e "$result.tmp" ]
+}
+pair "$out/both" "$lazylora" make-model "$out/both" --seed 3 && "$lazylora" shards "$out/both" >/dev/null 2>&1
+verdict "two make-model into one folder" $?
+trace=("$lazylora" trace --model "$out/model" --ids "$out/ids" --out)
+pair "$out/trace2" "${trace[@]}" "$out/trace2" && "${trace[@]}" "$out/trace1" >/dev/null 2>&1 && diff -r "$out/trace1" "$out/trace2"
+verdict "two traces into one folder" $?
+pair "$out/peft2" "$lazylora" export "$out/run" --model "$out/model" --format peft --out "$out/peft2" &&
+  "$lazylora" export "$out/run" --model "$out/model" --verify "$out/peft2" >/dev/null 2>&1
+verdict "two exports into one folder" $?
 
 # A file that cannot grow (bash counts in KiB) is an error with its name, not a death by SIGXFSZ.
 (ulimit -f 60 && exec "${train[@]}" "$out/limit" --steps 2) >"$out/stdout" 2>"$out/stderr"

@@ -3,8 +3,9 @@
 # Plants every fault of checks/mutants/table.txt (or those named), one at a time, in a copy of the sources
 # under BUILD_DIR/mutants, builds, and runs the row's check, which must fail. First the same checks run without
 # a fault and must pass. Reference data is left out: what kills a fault stands in this repository.
-# One line a fault, then "N killed, N survived, N invalid" and the plain line of counts. Invalid: the fault does not
-# compile, or its check did not end in time. --out writes one JSON line a fault. Exit 0 only if all were killed.
+# One line a fault, then "N killed, N survived, N invalid" and the plain line of counts. Killed: the check counts a
+# failure, or crashes. Invalid: the fault does not compile, or its check did not run, end in time or count a
+# failure. --out writes one JSON line a fault. Exit 0 only if all were killed.
 set -uo pipefail
 
 [ $# -ge 1 ] || { echo "usage: $0 BUILD_DIR [--out FILE] [ID...]" >&2; exit 2; }
@@ -73,6 +74,8 @@ for row in "${chosen[@]}"; do
     case $? in
       0) verdict=survived ;;
       124) verdict='invalid (its check did not end)' ;;
+      1) grep -qE '^[0-9]+ passed, [1-9][0-9]* failed' "$work/check.log" || verdict='invalid (its check counts no failure)' ;;
+      12[5-7]) verdict='invalid (its check did not run)' ;;
     esac
   fi
   "$mutate" "$table" "$source" revert "$id" || exit 1

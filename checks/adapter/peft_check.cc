@@ -323,6 +323,17 @@ TEST_F(Peft, PlantedFaults) {
   EXPECT_THAT(message("peft_type", "LOHA"), HasSubstr("peft_type"));
   EXPECT_THAT(message("r", 4), HasSubstr("[3,"));
   EXPECT_THAT(message("r", 0), HasSubstr("r is 0"));
+  // Times 896 experts it would be 4 x 896 again, in 64 bits.
+  EXPECT_THAT(message("r", (std::int64_t{1} << 57) + 4), HasSubstr("r is 144115188075855876"));
+  EXPECT_THAT(message("r", std::uint64_t{1} << 63), HasSubstr("r is 9223372036854775808"));
+  EXPECT_THAT(message("alora_invocation_tokens", {1, 2}), HasSubstr("alora_invocation_tokens"));
+  EXPECT_THAT(message("use_qalora", true), HasSubstr("use_qalora is true"));
+  EXPECT_THAT(message("use_of_tomorrow", true), HasSubstr("use_of_tomorrow"));
+  EXPECT_THAT(message("init_lora_weights", "pissa"), HasSubstr("changes the frozen weights"));
+  for (const char* key : {"base_model_name_or_path", "peft_version", "arrow_config"}) {
+    EXPECT_EQ(message(key, nullptr), "") << key;
+  }
+  EXPECT_EQ(message("init_lora_weights", "gaussian"), "");
   EXPECT_THAT(message("r", "3"), HasSubstr("r is \"3\""));
   EXPECT_THAT(message("lora_alpha", -7), HasSubstr("lora_alpha is -7"));
   EXPECT_THAT(message("target_modules", "all-linear"), HasSubstr("a list of module names"));

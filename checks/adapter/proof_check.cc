@@ -31,11 +31,16 @@ std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// The file of a folder with a fault in it; the rest of the folder is as it was.
+// The file of a folder with a fault in it, and its digest stated as an exporter with that fault would
+// state it; the rest of the folder is as it was.
 void damage(const fs::path& folder, const std::function<void(RawTensors&)>& change) {
-  RawTensors tensors = checks::read_raw(folder / "adapter_model.safetensors");
+  const fs::path file = folder / "adapter_model.safetensors";
+  RawTensors tensors = checks::read_raw(file);
   change(tensors);
-  checks::write_raw(folder / "adapter_model.safetensors", tensors);
+  checks::write_raw(file, tensors);
+  json keys = json::parse(checks::read_bytes(folder / "expected_keys.json"));
+  keys["file_sha256"] = engine::base::sha256_hex(checks::read_bytes(file));
+  checks::write_bytes(folder / "expected_keys.json", keys.dump());
 }
 
 // What somebody who writes an exporter would get wrong. Each is refused by the proof, and each but
@@ -44,6 +49,7 @@ TEST_F(Proof, PlantedFaults) {
   const fs::path folder = exported("each", {"--format", "peft-per-expert"});
   const std::string whole = checks::read_bytes(folder / "adapter_model.safetensors");
   const std::string config = checks::read_bytes(folder / "adapter_config.json");
+  const std::string keys_file = checks::read_bytes(folder / "expected_keys.json");
   const auto refused = [&](const std::function<void(RawTensors&)>& change) {
     damage(folder, change);
     const std::string message = verify(folder);
@@ -55,6 +61,7 @@ TEST_F(Proof, PlantedFaults) {
     }
     EXPECT_NE(loaded, "") << message;
     checks::write_bytes(folder / "adapter_model.safetensors", whole);
+    checks::write_bytes(folder / "expected_keys.json", keys_file);
     return message;
   };
   // Written again without a change, it holds: it is the faults that are refused.
@@ -191,6 +198,30 @@ TEST_F(Proof, H10_CutOrEmpty) {
   checks::write_bytes(scratch_ / "empty.safetensors", "");
   EXPECT_THAT(refusal({"--format", "peft"}, scratch_ / "empty.safetensors"),
               HasSubstr("empty.safetensors"));
+}
+
+// What an import would otherwise copy in good faith: a damaged value, and the adapter of another
+// checkpoint whose shapes fit.
+TEST_F(Proof, ImportAsksForTheBytesAndTheCheckpoint) {
+  const fs::path folder = exported("guarded", {"--format", "peft"});
+  const std::string right = checks::read_bytes(folder / "adapter_model.safetensors");
+  std::string damaged = right;
+  damaged[damaged.size() - 4] = static_cast<char>(damaged[damaged.size() - 4] ^ 1);
+  checks::write_bytes(folder / "adapter_model.safetensors", damaged);
+  EXPECT_THAT(import(folder, "damaged"), AllOf(HasSubstr("SHA-256"), HasSubstr("expected_keys")));
+  checks::write_bytes(folder / "adapter_model.safetensors", right);
+
+  const std::string said = checks::read_bytes(folder / "expected_keys.json");
+  json other = json::parse(said);
+  other["made_for"]["headers_sha256"] = std::string(64, '0');
+  checks::write_bytes(folder / "expected_keys.json", other.dump());
+  EXPECT_THAT(import(folder, "foreign"), HasSubstr("is for another checkpoint"));
+  checks::write_bytes(folder / "expected_keys.json", said);
+  EXPECT_EQ(import(folder, "right"), "");
+  EXPECT_EQ(checks::read_bytes(scratch_ / "right"), checks::read_bytes(shared_->adapter));
+  // A folder of another program says neither: taken, with a word on standard error.
+  fs::remove(folder / "expected_keys.json");
+  EXPECT_EQ(import(folder, "unsaid"), "");
 }
 
 // H14 (sgl-project/sglang#25528, #27381): what a loader needs to prove that it used every key.

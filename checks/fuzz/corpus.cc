@@ -181,6 +181,7 @@ void add_ids(Corpus& corpus) {
        {std::pair{"Negative", "1,-2,3"}, std::pair{"Outside", "1,1000"},
         std::pair{"Fraction", "1,2.5"}, std::pair{"Hexadecimal", "0x10"},
         std::pair{"Huge", "18446744073709551617"}, std::pair{"Word", "1, two"},
+        std::pair{"EmptyField", "1,,2"}, std::pair{"EmptyEnd", "1,2,\n"},
         std::pair{"Bom",
                   "\xEF\xBB\xBF"
                   "1"}}) {

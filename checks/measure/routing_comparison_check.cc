@@ -94,16 +94,28 @@ TEST(RoutingComparison, OfFilesAndTheirMeans) {
   const measure::RoutingTrace a(scratch / "a"), b(scratch / "b");
   const auto comparison = measure::compare(a, b, budget);
   EXPECT_TRUE(comparison.same_texts);
+  EXPECT_EQ(comparison.same_checkpoint, std::optional(true));
   ASSERT_EQ(comparison.layers.size(), 3u);
   EXPECT_TRUE(agrees(comparison.token_jaccard, (8.0 / 9.0 + 2.0) / 3.0));
   EXPECT_TRUE(agrees(comparison.usage_overlap, (11.0 / 12.0 + 2.0) / 3.0));
   // Records alone say nothing of their texts.
   const measure::RoutingTrace bare(scratch / "b" / "trace.bin", 4);
   EXPECT_FALSE(measure::compare(a, bare, budget).same_texts);
+  EXPECT_EQ(measure::compare(a, bare, budget).same_checkpoint, std::nullopt);
   const std::vector<std::int64_t> capacities{2};
   const std::string page = measure::analysis_markdown(
       {"a", "", "b", ""}, measure::analyze(a, capacities, budget), comparison);
   EXPECT_THAT(page, HasSubstr("| 1 | 0.889 | 0.833 | 0.833 | 0.0833 | 3 | 0.917 |"));
+
+  // Shapes that fit are no sign of one checkpoint.
+  std::string manifest = checks::read_bytes(scratch / "b" / "trace.json");
+  manifest.replace(manifest.find(std::string(64, 'd')), 64, std::string(64, 'e'));
+  checks::write_bytes(scratch / "b" / "trace.json", manifest);
+  const auto apart = measure::compare(a, measure::RoutingTrace(scratch / "b"), budget);
+  EXPECT_EQ(apart.same_checkpoint, std::optional(false));
+  EXPECT_THAT(measure::analysis_markdown({"a", "", "b", ""},
+                                         measure::analyze(a, capacities, budget), apart),
+              HasSubstr("Of ANOTHER checkpoint"));
 
   checks::write_toy_trace(scratch / "c", false, false, {toy_layers()[0]});
   const measure::RoutingTrace shorter(scratch / "c");

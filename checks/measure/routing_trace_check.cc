@@ -239,7 +239,7 @@ const std::vector<TextFault> kManifestFaults = {
     {"\"ids\": [\n  3,", "\"ids\": [\n  -3,", {"ids[0]", "-3"}},
     {"\"ids\": [\n  3,", "\"ids\": [", {"ids 5", "n_tokens 6"}},
     {"\"trace.bin\"", "\"../trace.bin\"", {"../trace.bin"}},
-    {"\"layers\": [", "\"layers\": [[[[[[[[[[", {"deeper"}},
+    {"\"layers\": [", "\"layers\": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", {"deeper"}},
 };
 
 TEST(TraceManifest, OneWrongField) {

@@ -48,7 +48,7 @@ TEST(DiskProbeCheck, RefusesBeforeItWrites) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
 }
 
-ProbedReads reads(bool direct, double megabytes_per_second, double cached = 0.0) {
+ProbedReads reads(bool direct, double megabytes_per_second, std::optional<double> cached = 0.0) {
   return {direct, 1, 1'000'000'000, 1e3 / megabytes_per_second, cached, ""};
 }
 
@@ -59,6 +59,8 @@ TEST(DiskProbeCheck, ARateOfThePageCacheIsCalledThat) {
               ElementsAre(HasSubstr("can only be a page cache")));
   EXPECT_THAT(doubts({false, {reads(true, 1500), reads(false, 400, 0.3)}}),
               ElementsAre(HasSubstr("30 % of the file lay in the page cache")));
+  EXPECT_THAT(doubts({false, {reads(true, 1500), reads(false, 400, std::nullopt)}}),
+              ElementsAre(HasSubstr("nothing tells what lay in the page cache")));
   EXPECT_THAT(doubts({true, {reads(true, 1500)}}), ElementsAre(HasSubstr("lies in memory")));
   ProbedReads refused = reads(true, 1500);
   refused.not_measured = "refused";

@@ -65,6 +65,32 @@ TEST(DurableFile, AppearsCompleteOrNotAtAll) {
   EXPECT_EQ(read_bytes(scratch / "state"), "one two");
 }
 
+// Of two writers of one path the second is refused and harms nothing of the first; a lock that a
+// kill left is none.
+TEST(DurableFile, HasOneWriter) {
+  const ScratchFolder scratch;
+  DurableFile first(scratch / "state");
+  first.write(std::as_bytes(std::span(std::string_view("first"))));
+  EXPECT_THAT(error_of([&] { DurableFile second(scratch / "state"); }),
+              AllOf(HasSubstr("state.tmp"), HasSubstr("another process is writing it")));
+  first.commit();
+  EXPECT_EQ(read_bytes(scratch / "state"), "first");
+  EXPECT_EQ(error_of([&] { write_file_durably(scratch / "state", "second"); }), "no error");
+  EXPECT_EQ(read_bytes(scratch / "state"), "second");
+}
+
+TEST(TemporaryFolder, HasOneWriter) {
+  const ScratchFolder scratch;
+  TemporaryFolder first(scratch / "out");
+  write_bytes(first.path() / "a", "first");
+  EXPECT_THAT(error_of([&] { TemporaryFolder second(scratch / "out"); }),
+              AllOf(HasSubstr("out.tmp"), HasSubstr("another process is writing it")));
+  EXPECT_EQ(read_bytes(first.path() / "a"), "first");
+  first.commit();
+  EXPECT_THAT(names_in(scratch / "out"), ElementsAre("a"));
+  EXPECT_THAT(names_in(scratch.path()), ElementsAre("out"));
+}
+
 TEST(DurableFile, ReplacesAnOldFileAndALeftover) {
   const ScratchFolder scratch;
   write_bytes(scratch / "state", "old");

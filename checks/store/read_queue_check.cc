@@ -98,6 +98,17 @@ TEST_F(ReadQueueCheck, EveryWayDeliversTheSameBytesAndCountsThem) {
   }
 }
 
+// Where it cannot, the tests that ask for it have read with threads, and show nothing more.
+TEST_F(ReadQueueCheck, IoUringReadsWhereItIsAsked) {
+  const ShardReader reader(folder_.path());
+  ReadQueue queue(reader, {true, 1});
+  if (queue.method() == std::string_view("threads")) {
+    GTEST_SKIP() << "io_uring is not to be had here: every read queue was one of threads";
+  }
+  EXPECT_STREQ(queue.method(), "io_uring");
+  expect_all(queue, reader);
+}
+
 // Whatever a check or a benchmark puts between a file and the system, io_uring would pass it by.
 TEST_F(ReadQueueCheck, SettingsBetweenFileAndSystemMeanThreads) {
   ReadSettings settings{failing_pread};

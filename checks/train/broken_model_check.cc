@@ -157,8 +157,8 @@ int empty_scratch_files(const fs::path& folder) {
   int emptied = 0;
   for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
     std::error_code ignored;
-    const fs::path target = fs::read_symlink(entry.path(), ignored);
-    if (target.string().rfind((folder / "lazylora.").string(), 0) != 0) continue;
+    const std::string target = fs::read_symlink(entry.path(), ignored).string();
+    if (!target.starts_with(folder.string()) || !target.ends_with(" (deleted)")) continue;
     if (::ftruncate(std::stoi(entry.path().filename().string()), 0) == 0) ++emptied;
   }
   return emptied;

@@ -33,7 +33,7 @@ std::string refusal(const std::string& text) {
 TEST(Ids, AnySeparatorsGiveTheSameIds) {
   const Ids want{0, 5, 99, 7};
   for (const char* text :
-       {"0,5,99,7", "0 5 99 7", "0\n5\n99\n7\n", " 0, 5,\t99 ,7 ,\r\n", "0,,5 99 7"}) {
+       {"0,5,99,7", "0 5 99 7", "0\n5\n99\n7\n", " 0, 5,\t99 ,7\r\n", "0 ,5 99 , 7"}) {
     EXPECT_EQ(parse_ids(text, 100, "FILE"), want) << text;
   }
   EXPECT_TRUE(parse_ids(" \n", 100, "FILE").empty());
@@ -51,6 +51,12 @@ TEST(Ids, ErrorsNameFilePositionValueAndVocabulary) {
   EXPECT_THAT(refusal("0x10"), HasSubstr("not an integer"));
   EXPECT_THAT(refusal("99999999999999999999999"), HasSubstr("not an integer"));
   EXPECT_THAT(refusal("1;2"), HasSubstr("not an integer"));
+  // A field without an id is an id that was lost.
+  EXPECT_THAT(refusal("1,2,,3"),
+              AllOf(HasSubstr("no id before the comma at byte 4"), HasSubstr("after 2 ids")));
+  EXPECT_THAT(refusal("1, \n,2"), HasSubstr("no id before the comma at byte 4"));
+  EXPECT_THAT(refusal(",1"), HasSubstr("no id before the comma at byte 0"));
+  EXPECT_THAT(refusal("1,2,\n"), AllOf(HasSubstr("behind the last comma"), HasSubstr("2 ids")));
   EXPECT_THROW(read_ids("/no/such/file", 100), Error);
 }
 
@@ -84,7 +90,7 @@ TEST(Ids, MoreThanTheBudgetHoldsAreNotRead) {
   while (text.size() < 1'000'000) text += "1 ";
   checks::write_bytes(folder / "ids", text);
   EXPECT_THAT(file_refusal(folder / "ids", 200'000),
-              AllOf(HasSubstr("memory budget"), HasSubstr("ids (65536 of 1000000 bytes read)")));
+              AllOf(HasSubstr("memory budget"), HasSubstr("(131072 of 1000000 bytes read)")));
   EXPECT_EQ(file_refusal(folder / "ids", 500'000 * engine::data::kBytesAnId), "");
   engine::base::RamBudget budget(1 << 30);
   EXPECT_EQ(read_ids(folder / "ids", 100, &budget).size(), 500'000u);

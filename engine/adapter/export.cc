@@ -25,7 +25,10 @@ using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kChunk = 1 << 16;  // values
-constexpr const char* kKeysFile = "expected_keys.json";
+constexpr const char* kGgufFile = "adapter.gguf";
+constexpr const char* kPeftFile = "adapter_model.safetensors";
+// Of the native file's metadata: which checkpoint the adapter is for.
+constexpr const char* kMadeFor[] = {"config_sha256", "headers_sha256"};
 constexpr const char* kKeysRule =
     "SHA-256 over one line for every tensor of the file, \"NAME DTYPE EXTENTxEXTENT\\n\", extents "
     "outermost first, lines in bytewise order; a loader that hashes the keys it has used gets this "
@@ -182,32 +185,52 @@ void write_export(const fs::path& folder, const NativeAdapter& native, const Bas
         {"general.architecture", "kimi-k3"},
         {"adapter.type", "lora"},
         {"adapter.lora.alpha", gguf_alpha(native.alpha, native.rank)}};
-    GgufWriter writer(folder / "adapter.gguf", about, std::move(specs));
+    GgufWriter writer(folder / kGgufFile, about, std::move(specs));
     write_values(layout, modules, matrices, settings.dtype, writer);
   } else {
     store::write_file_durably(folder / "adapter_config.json",
                               peft_config_text(config_of(native, base, modules, settings)));
-    store::SafetensorsWriter writer(folder / "adapter_model.safetensors", std::move(specs),
+    store::SafetensorsWriter writer(folder / kPeftFile, std::move(specs),
                                     {{"format", "pt"},
                                      {"experts", expert_form(settings.format)},
                                      {"expected_keys_sha256", digest}});
     write_values(layout, modules, matrices, settings.dtype, writer);
   }
-  const Json expected = {{"rule", kKeysRule}, {"keys", keys.count()}, {"sha256", digest}};
+  Json made_for = Json::object();
+  for (const char* key : kMadeFor) {
+    if (const auto said = native.more.find(key); said != native.more.end()) {
+      made_for[key] = said->second;
+    }
+  }
+  const fs::path file = folder / (settings.format == Format::kGguf ? kGgufFile : kPeftFile);
+  const Json expected = {{"rule", kKeysRule},
+                         {"keys", keys.count()},
+                         {"sha256", digest},
+                         {"file_sha256", base::sha256_hex_of_file(file)},
+                         {"made_for", made_for}};
   store::write_file_durably(folder / kKeysFile, expected.dump(2) + "\n");
   store::write_file_durably(folder / "README.md", read_me(settings, native, modules));
 }
 
-void check_expected_keys(const fs::path& folder, const Exported& exported) {
+std::map<std::string, std::string> check_expected_keys(const fs::path& folder,
+                                                       const Exported& exported) {
   const std::string file = (folder / kKeysFile).string();
+  const std::string text = store::read_text(folder / kKeysFile, 1 << 16);
+  store::require_strict_json(text, file);
   try {
-    const Json json = Json::parse(store::read_text(folder / kKeysFile, 1 << 16));
+    const Json json = Json::parse(text);
     const std::uint64_t keys = json.at("keys");
     const std::string sha256 = json.at("sha256");
     if (keys != exported.keys || sha256 != exported.keys_sha256) {
       throw Error("{}: says {} keys of digest {}, {} has {} of {}", file, keys,
                   store::shortened(sha256), exported.file, exported.keys, exported.keys_sha256);
     }
+    const std::string bytes = json.at("file_sha256");
+    if (const std::string found = base::sha256_hex_of_file(exported.file); found != bytes) {
+      throw Error("{}: SHA-256 {}, {} says {}", exported.file, found, file,
+                  store::shortened(bytes));
+    }
+    return json.at("made_for").get<std::map<std::string, std::string>>();
   } catch (const nlohmann::json::exception& wrong) {
     throw Error("{}: {}", file, store::json_reason(wrong.what()));
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <string>
 
@@ -42,9 +43,14 @@ void write_export(const std::filesystem::path& folder, const NativeAdapter& nati
                   const Base& base, std::span<const Module> modules,
                   const ExportSettings& settings);
 
-// That expected_keys.json says what the file holds.
+inline constexpr const char* kKeysFile = "expected_keys.json";
+
+// That expected_keys.json says what the file holds: its tensors, and its bytes. Returns what it says
+// of the checkpoint that the adapter is for: config_sha256 and headers_sha256, as the native file had
+// them.
 // Errors    Error naming it and the two values
-void check_expected_keys(const std::filesystem::path& folder, const Exported& exported);
+std::map<std::string, std::string> check_expected_keys(const std::filesystem::path& folder,
+                                                       const Exported& exported);
 
 // For llama.cpp, which computes float(alpha) / float(r): an alpha whose quotient has the bits of
 // the engine's float(alpha / r).

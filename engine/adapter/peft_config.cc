@@ -20,6 +20,7 @@ using Json = nlohmann::ordered_json;
 
 // With whole paths for every expert of the released model: 250 thousand entries of 90 bytes.
 constexpr std::uint64_t kMaxConfigBytes = 64'000'000;
+constexpr std::int64_t kMaxRank = 1 << 20;
 
 // Keys that change what the matrices mean, and the values under which they do not.
 struct Plain {
@@ -36,12 +37,32 @@ const std::vector<Plain>& plain_keys() {
                                             {"alpha_pattern", Json::object()}};
   return kPlain;
 }
-constexpr const char* kAbsentOrEmpty[] = {"modules_to_save",   "layers_to_transform",
-                                          "layers_pattern",    "exclude_modules",
-                                          "layer_replication", "trainable_token_indices"};
+// Keys whose value does not matter here: what is read below, and what only training looks at.
+constexpr std::string_view kFree[] = {"peft_type",
+                                      "r",
+                                      "lora_alpha",
+                                      "target_modules",
+                                      "target_parameters",
+                                      "task_type",
+                                      "peft_version",
+                                      "inference_mode",
+                                      "auto_mapping",
+                                      "revision",
+                                      "megatron_core",
+                                      "lora_dropout",
+                                      "qalora_group_size",
+                                      "loftq_config",
+                                      "base_model_name_or_path"};
+// Ways of drawing the first A and B that leave the frozen weights alone; "pissa", "olora" and others
+// do not, so their adapter belongs to another base.
+const std::vector<Json>& plain_starts() {
+  static const std::vector<Json> kPlain = {true, false, nullptr, "gaussian", "orthogonal"};
+  return kPlain;
+}
 
 bool holds_nothing(const Json& value) {
-  return value.is_null() || ((value.is_array() || value.is_object()) && value.empty());
+  return value.is_null() || value == false || value == "" ||
+         (value.is_structured() && value.empty());
 }
 
 // Whether a key of that name stands anywhere below.
@@ -82,10 +103,20 @@ void refuse_other_meanings(const Json& json, const std::string& file) {
                   store::shortened(json[plain.key].dump()), plain.value.dump());
     }
   }
-  for (const char* key : kAbsentOrEmpty) {
-    if (json.contains(key) && !holds_nothing(json[key])) {
-      throw Error("{}: {} is {}, which is not understood", file, key,
-                  store::shortened(json[key].dump()));
+  if (const Json start = json.value("init_lora_weights", Json(true));
+      std::ranges::find(plain_starts(), start) == plain_starts().end()) {
+    throw Error("{}: init_lora_weights is {}, which changes the frozen weights", file,
+                store::shortened(start.dump()));
+  }
+  // A key that is not known may mean another formula, and so may one that is yet to come.
+  for (const auto& [key, value] : json.items()) {
+    const bool known =
+        key == "init_lora_weights" || key == "quantization_config" ||
+        std::ranges::find(kFree, key) != std::end(kFree) ||
+        std::ranges::any_of(plain_keys(), [&](const Plain& p) { return key == p.key; });
+    if (!known && !holds_nothing(value)) {
+      throw Error("{}: {} is {}, which is not understood", file, store::shortened(key),
+                  store::shortened(value.dump()));
     }
   }
   if (has_key(json, "quantization_config")) {
@@ -129,20 +160,23 @@ PeftConfig read_peft_config(const std::filesystem::path& path) {
   const std::string text = store::read_text(path, kMaxConfigBytes);
   PeftConfig config;
   try {
+    store::require_strict_json(text, file);
     const Json json = Json::parse(text);
     if (!json.is_object()) throw Error("{}: is no JSON object", file);
     refuse_other_meanings(json, file);
     const Json rank = json.value("r", Json()), alpha = json.value("lora_alpha", Json());
-    if (!rank.is_number_integer() || rank.get<std::int64_t>() < 1) {
-      throw Error("{}: r is {}, a positive integer is wanted", file, rank.dump());
+    // The bound keeps every product with a width or a number of experts inside 64 bits.
+    if (!rank.is_number_integer() || rank.get<std::int64_t>() < 1 ||
+        rank.get<std::int64_t>() > kMaxRank || rank > kMaxRank) {
+      throw Error("{}: r is {}, an integer of 1 ... {} is wanted", file, rank.dump(), kMaxRank);
     }
     if (!alpha.is_number() || !(alpha.get<double>() > 0) || !std::isfinite(alpha.get<double>())) {
       throw Error("{}: lora_alpha is {}, a positive number is wanted", file, alpha.dump());
     }
     config.rank = rank;
     config.alpha = alpha;
-    config.peft_version = json.value("peft_version", "");
-    config.base_model = json.value("base_model_name_or_path", "");
+    const Json version = json.value("peft_version", Json());
+    if (!version.is_null()) config.peft_version = version.get<std::string>();
     config.target_modules = list(json, "target_modules", file);
     config.target_parameters = list(json, "target_parameters", file);
   } catch (const nlohmann::json::exception& wrong) {

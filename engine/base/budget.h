@@ -97,6 +97,7 @@ class RamBudget {
  private:
   template <class T>
   friend class Buffer;
+  friend class Charge;
   void charge(const std::string& name, std::uint64_t bytes);
   void hold(const std::string& name, std::uint64_t bytes);
   [[noreturn]] void refuse_allocation(const std::string& name, std::uint64_t bytes);
@@ -114,6 +115,33 @@ Buffer<T>::~Buffer() {
   ::operator delete (static_cast<void*>(data_), std::align_val_t{4096});
   budget_->release(name_, static_cast<std::uint64_t>(count_) * sizeof(T));
 }
+
+// Bytes held in a RamBudget under a name for what takes its memory elsewhere: tables, copies, what a
+// library allocates. Given back by the destructor.
+class Charge {
+ public:
+  // Errors    as grow
+  Charge(RamBudget& budget, std::string name, std::uint64_t bytes = 0)
+      : budget_(budget), name_(std::move(name)) {
+    grow(bytes);
+  }
+  ~Charge() {
+    if (bytes_ > 0) budget_.release(name_, bytes_);
+  }
+  Charge(const Charge&) = delete;
+  Charge& operator=(const Charge&) = delete;
+
+  // Errors    Error with the table of what holds how much, if so many more do not fit
+  void grow(std::uint64_t bytes) {
+    if (bytes > 0) budget_.charge(name_, bytes);
+    bytes_ += bytes;
+  }
+
+ private:
+  RamBudget& budget_;
+  std::string name_;
+  std::uint64_t bytes_ = 0;
+};
 
 // "1.5 GiB", "800MB", "4096": B, KB/MB/GB (powers of 1000), KiB/MiB/GiB (powers of 1024); bytes
 // without a unit.

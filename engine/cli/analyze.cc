@@ -18,10 +18,11 @@ namespace engine::cli {
 namespace {
 
 struct AnalyzeOptions {
-  std::string trace, against, out, ram;
+  std::string trace, against, out;
   std::int64_t experts = 0;
   std::vector<std::int64_t> capacities;
   bool json = false;
+  MachineOptions machine;
 };
 
 // How a report calls a trace: its tag, else its own name; the way to it is of one machine.
@@ -32,11 +33,10 @@ std::string name_of(const measure::RoutingTrace& trace, const std::string& given
 }
 
 void run_analyze(const AnalyzeOptions& options) {
-  if (!options.out.empty()) measure::require_unused(options.out);
-  MachineOptions machine;
-  machine.ram = options.ram;
-  apply_machine_options(machine);
-  base::RamBudget budget(ram_bytes(machine));
+  if (!options.out.empty()) store::require_unused(options.out);
+  apply_machine_options(options.machine);
+  base::RamBudget budget(ram_bytes(options.machine));
+  reserve_process(budget);
   const measure::RoutingTrace trace(options.trace, options.experts);
   measure::AnalysisSubject subject{name_of(trace, options.trace),
                                    base::sha256_hex_of_file(trace.name()), "", ""};
@@ -89,8 +89,7 @@ void add_analyze_command(CLI::App& app) {
           "experts kept in memory a layer, one or more (default: k, 2k, 4k ... all)")
       ->type_name("N")
       ->delimiter(',');
-  command->add_option("--ram", options->ram, "memory budget (default: half of what there is)")
-      ->check(refuse_empty);
+  add_ram_option(*command, options->machine);
   command->add_flag("--json", options->json, "print JSON instead of a page");
   command->callback([options] { run_analyze(*options); });
 }

@@ -9,6 +9,7 @@
 #include "engine/adapter/native.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/parallel.h"
+#include "engine/data/utf8.h"
 #include "engine/ops/kernels.h"
 #include "engine/train/manifest.h"
 
@@ -17,9 +18,11 @@ namespace {
 
 using base::Error;
 
-// What a process still grows by after the model is open: thread stacks, library heaps, pages of
-// code that were not touched yet.
-constexpr std::uint64_t kGrowthBytes = 24'000'000;
+// What a process still grows by after the model is open: library heaps, pages of code that were not
+// touched yet.
+constexpr std::uint64_t kGrowthBytes = 22'000'000;
+// A thread's stack down to the deepest kernel, which keeps half of this on it.
+constexpr std::uint64_t kStackBytes = std::uint64_t{1} << 20;
 // More than any machine this runs on has; far more would not start.
 constexpr int kMostThreads = 1024;
 
@@ -34,6 +37,25 @@ void as_usage(const std::function<void()>& check) {
 }
 
 std::string refuse_empty(const std::string& value) { return value.empty() ? "is empty" : ""; }
+
+std::string harmless(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const auto lead = static_cast<unsigned char>(text[0]);
+    const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    const std::string_view one = text.substr(0, length);
+    const bool broken = data::first_invalid_utf8(one).has_value();
+    const char32_t code = broken ? 0 : data::character_at(one, 0).code;
+    if (broken || (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0)) {
+      shown += fmt::format("\\x{:02X}", lead);
+      text.remove_prefix(1);
+    } else {
+      shown += one;
+      text.remove_prefix(one.size());
+    }
+  }
+  return shown;
+}
 
 void add_threads_option(CLI::App& command, MachineOptions& options) {
   add_whole_number(command, "--threads", options.threads, 0, kMostThreads,
@@ -98,7 +120,9 @@ std::filesystem::path scratch_folder(const MachineOptions& options) {
 }
 
 void reserve_process(base::RamBudget& budget) {
-  budget.reserve("program, libraries, tensor index", base::rss_bytes() + kGrowthBytes);
+  const auto threads = static_cast<std::uint64_t>(base::threads());
+  budget.reserve("program, libraries, tensor index",
+                 base::rss_bytes() + kGrowthBytes + threads * kStackBytes);
 }
 
 OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& options,
@@ -113,14 +137,11 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
   return open;
 }
 
-std::map<std::string, std::string> model_digests(const model::Model& model) {
-  return {{"config_sha256", model.config().sha256},
-          {"headers_sha256", train::headers_digest(model.shards())}};
-}
-
 void require_same_model(const std::string& file, const adapter::NativeMetadata& adapter,
                         const model::Model& model, bool foreign) {
-  for (const auto& [key, now] : model_digests(model)) {
+  for (const auto& [key, now] :
+       {std::pair("config_sha256", model.config().sha256),
+        std::pair("headers_sha256", train::headers_digest(model.shards()))}) {
     const auto found = adapter.more.find(key);
     if (found == adapter.more.end()) {
       fmt::print(stderr, "warning: {}: says nothing of the checkpoint it is for (no {})\n", file,
@@ -137,19 +158,19 @@ void require_same_model(const std::string& file, const adapter::NativeMetadata& 
   }
 }
 
+std::uint64_t file_bytes(const std::filesystem::path& file) {
+  std::error_code unknown;
+  const std::uintmax_t bytes = std::filesystem::file_size(file, unknown);
+  return unknown ? 0 : bytes;
+}
+
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
                                                 base::RamBudget& budget) {
   const std::filesystem::path file =
       std::filesystem::is_directory(path) ? path / "adapter.safetensors" : path;
   // Its values are in memory twice for a moment: as read, and in the set.
-  std::error_code unknown;
-  const std::uintmax_t bytes = std::filesystem::file_size(file, unknown);
-  if (!unknown && bytes > budget.limit_bytes()) {
-    throw Error("memory budget: {} has {}, {} are given; held now:\n{}", file.string(),
-                base::format_bytes(bytes), base::format_bytes(budget.limit_bytes()),
-                budget.table());
-  }
+  const base::Charge as_read(budget, "adapter as read", file_bytes(file));
   const adapter::NativeAdapter read = adapter::read_native_adapter(file);
   require_same_model(file.string(), read, model, foreign);
   auto set = std::make_unique<model::AdapterSet>(

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "engine/adapter/native.h"
 #include "engine/base/budget.h"
@@ -39,6 +39,9 @@ void as_usage(const std::function<void()>& check);
 
 // For CLI11's check(): an empty value is a shell variable that was not set, not a wish for the default.
 std::string refuse_empty(const std::string& value);
+
+// Text of others on a terminal: what could steer it, and what is no UTF-8, is shown as its bytes.
+std::string harmless(std::string_view text);
 
 // What `flag` was given: a whole number, decimal and nothing else. The library's own conversion would
 // clamp what does not fit, and read 010 as eight.
@@ -89,14 +92,14 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
 inline constexpr const char* kForeignAdapter =
     "take an adapter that was made for another checkpoint";
 
-// What an adapter's metadata says of the checkpoint it is for: config_sha256, headers_sha256.
-std::map<std::string, std::string> model_digests(const model::Model& model);
-
 // An adapter for another checkpoint is refused, since a shape that fits is no sign of that; where
 // `foreign` allows it, or the file does not say, a warning is printed.
 // Errors    Error naming file and both digests
 void require_same_model(const std::string& file, const adapter::NativeMetadata& adapter,
                         const model::Model& model, bool foreign);
+
+// 0 where there is none: who opens it will say so.
+std::uint64_t file_bytes(const std::filesystem::path& file);
 
 // The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors.
 // Errors    Error naming file and tensor where file and model disagree; of require_same_model

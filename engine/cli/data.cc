@@ -19,12 +19,13 @@ namespace engine::cli {
 namespace {
 
 struct Arguments {
-  std::string model, records, out, ram;
+  std::string model, records, out;
   std::vector<std::string> not_in;
   std::string too_long = "refuse";
   std::string packing = "first-fit";
   std::int64_t count = 0;
   data::BuildSettings settings;
+  MachineOptions machine;
 };
 
 constexpr std::int64_t kMostLength = std::int64_t{1} << 27;
@@ -39,16 +40,16 @@ void build(const Arguments& given) {
   if (given.too_long == "truncate") settings.too_long = data::TooLong::kTruncate;
   if (given.packing == "in-order") settings.packing = data::Packing::kInOrder;
   data::require_utf8(settings.filters.required, "--require");
-  base::RamBudget budget(given.ram.empty() ? base::default_ram_bytes()
-                                           : base::parse_bytes(given.ram));
+  base::RamBudget budget(ram_bytes(given.machine));
+  reserve_process(budget);
   const data::Tokenizer tokenizer(given.model, model::load_config(given.model).vocabulary);
   const data::ChatForm chat(tokenizer, given.model);
   const data::BuildReport report = data::build_set(given.out, settings, tokenizer, chat, budget);
   fmt::print("{}\n", report.counts());
   if (report.truncated > 0) fmt::print("{} of these truncated\n", report.truncated);
   for (const auto& [name, category] : report.categories) {
-    fmt::print("  {:<32} {:>8} left {:>8} selected\n", name.empty() ? "(no category)" : name,
-               category.left, category.selected);
+    fmt::print("  {:<32} {:>8} left {:>8} selected\n",
+               name.empty() ? "(no category)" : harmless(name), category.left, category.selected);
   }
   const auto room = static_cast<double>(report.sequences * settings.length);
   fmt::print("{}: {} sequences of at most {} ids, {:.1f}% full\n", given.out, report.sequences,
@@ -125,8 +126,7 @@ CLI::App* add_build(CLI::App& data, const char* name, const char* what,
       ->capture_default_str();
   add_filters(*command, settings.filters);
   add_fields(*command, settings.names);
-  command->add_option("--ram", given->ram, "memory budget (default: half of what there is)")
-      ->check(refuse_empty);
+  add_ram_option(*command, given->machine);
   command->callback([given] { build(*given); });
   return command;
 }

@@ -12,7 +12,6 @@
 #include "engine/cli/data.h"
 #include "engine/data/packed_set.h"
 #include "engine/data/tokenizer.h"
-#include "engine/data/utf8.h"
 
 namespace engine::cli {
 
@@ -23,30 +22,11 @@ constexpr const char* kOpen = "\u27E6";
 constexpr const char* kClose = "\u27E7";
 
 struct Arguments {
-  std::string set, model, ram;
+  std::string set, model;
   std::int64_t count = 1;
   std::int64_t from = 0;
+  MachineOptions machine;
 };
-
-// Text of others on a terminal: what could steer it, and what is no UTF-8, is shown as its bytes.
-std::string harmless(std::string_view text) {
-  std::string shown;
-  while (!text.empty()) {
-    const auto lead = static_cast<unsigned char>(text[0]);
-    const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    const std::string_view one = text.substr(0, length);
-    const bool broken = data::first_invalid_utf8(one).has_value();
-    const char32_t code = broken ? 0 : data::character_at(one, 0).code;
-    if (broken || (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0)) {
-      shown += fmt::format("\\x{:02X}", lead);
-      text.remove_prefix(1);
-    } else {
-      shown += one;
-      text.remove_prefix(one.size());
-    }
-  }
-  return shown;
-}
 
 std::string text_of(const data::Tokenizer* tokenizer, std::span<const std::int32_t> ids) {
   if (tokenizer != nullptr) return harmless(tokenizer->decode(ids));
@@ -77,8 +57,8 @@ void show_sequence(const data::PackedSet& set, std::int64_t i, const data::Token
 }
 
 void show(const Arguments& given) {
-  base::RamBudget budget(given.ram.empty() ? base::default_ram_bytes()
-                                           : base::parse_bytes(given.ram));
+  base::RamBudget budget(ram_bytes(given.machine));
+  reserve_process(budget);
   const data::PackedSet set(given.set, budget);
   const data::SetFacts& facts = set.facts();
   std::optional<data::Tokenizer> tokenizer;
@@ -117,8 +97,7 @@ void add_data_show_command(CLI::App& data) {
       ->add_option("--model", given->model,
                    "checkpoint folder: text is shown, not ids (must be the set's tokenizer)")
       ->check(refuse_empty);
-  command->add_option("--ram", given->ram, "memory budget (default: half of what there is)")
-      ->check(refuse_empty);
+  add_ram_option(*command, given->machine);
   command->callback([given] { show(*given); });
 }
 

@@ -22,6 +22,7 @@ struct DiskOptions {
   std::string folder;
   std::string bytes = "1GB";
   bool json = false;
+  MachineOptions machine;
 };
 
 void print_text(const store::DiskProbe& probe, const std::vector<std::string>& warnings) {
@@ -50,7 +51,7 @@ void print_json(const DiskOptions& options, const store::DiskProbe& probe,
     if (reads.not_measured.empty()) {
       row["bytes"] = reads.bytes;
       row["bytes_per_second"] = reads.bytes_per_second();
-      row["cached"] = reads.cached;
+      row["cached"] = reads.cached ? nlohmann::ordered_json(*reads.cached) : nullptr;
     } else {
       row["not_measured"] = reads.not_measured;
     }
@@ -61,8 +62,10 @@ void print_json(const DiskOptions& options, const store::DiskProbe& probe,
 }
 
 void run(const DiskOptions& options) {
-  const std::uint64_t bytes = base::parse_bytes(options.bytes);
-  base::RamBudget budget(base::default_ram_bytes());
+  std::uint64_t bytes = 0;
+  as_usage([&] { bytes = base::parse_bytes(options.bytes); });
+  base::RamBudget budget(ram_bytes(options.machine));
+  reserve_process(budget);
   if (!options.json) {
     fmt::print("{}: {} in blocks of {} bytes, an expert of the released model\n", options.folder,
                base::format_bytes(bytes), kExpertBytes);
@@ -86,6 +89,7 @@ void add_disk_command(CLI::App& app) {
                   "how much to write and read; more than the disk's own cache holds")
       ->check(refuse_empty)
       ->capture_default_str();
+  add_ram_option(command, options->machine);
   command.add_flag("--json", options->json, "print one JSON object");
   command.callback([options] { run(*options); });
 }

@@ -73,23 +73,22 @@ void prove(const fs::path& folder, const adapter::NativeAdapter& native,
            const std::function<void(const adapter::Exported&)>& then) {
   const adapter::Exported exported = adapter::open_exported(folder, modules.base());
   const adapter::DeltaProof proof = adapter::prove_delta(exported, native, modules.base().modules);
-  adapter::check_expected_keys(folder, exported);
+  adapter::check_expected_keys(fs::path(exported.file).parent_path(), exported);
   then(exported);
   report(exported, proof);
 }
 
 void run(const ExportOptions& options) {
   apply_machine_options(options.machine);
-  if (!options.out.empty() && fs::exists(options.out)) {
-    throw Error("{}: is there already; an export is not written over anything", options.out);
-  }
+  if (!options.out.empty()) store::require_unused(options.out);
   const fs::path file = adapter_file(options.source);
   const OpenModel open = open_model(options.model, options.machine, false);
   const model::Config& config = open.model->config();
   const AdapterModules modules(config, open.model->shards());
+  std::optional<base::Charge> held(std::in_place, *open.budget, "adapter to export",
+                                   file_bytes(file));
   adapter::NativeAdapter native = adapter::read_native_adapter(file);
   require_same_model(file.string(), native, *open.model, options.foreign_adapter);
-  open.budget->reserve("adapter to export", native.storage.size() * sizeof(float));
   // Refuses targets that there are not.
   const model::AdapterSet outline(config, {native.rank, native.alpha, native.targets});
   if (!options.verify.empty()) return prove(options.verify, native, modules, [](const auto&) {});
@@ -101,7 +100,7 @@ void run(const ExportOptions& options) {
   settings.base_model = options.base_model.empty() ? options.model : options.base_model;
   const std::vector<adapter::Module> adapted = modules.of(native.targets);
   const adapter::ExportSize size = adapter::export_size(native, adapted, settings);
-  open.budget->reserve("table of the exported tensors", size.table_bytes());
+  const base::Charge table(*open.budget, "table of the exported tensors", size.table_bytes());
   fmt::print("{} from {}, {}\n", options.format, file.string(), base::format_bytes(size.bytes));
   std::fflush(stdout);
   require_space(options.out, size.bytes + size.table_bytes());
@@ -110,6 +109,7 @@ void run(const ExportOptions& options) {
   adapter::write_export(folder.path(), native, modules.base(), adapted, settings);
   prove(folder.path(), native, modules, [&](const adapter::Exported& exported) {
     native = {};  // from here on the file speaks
+    held.reset();
     if (options.probe.tokens == 0) return;
     write_probe(folder.path(), exported, modules.base(), open, options.probe,
                 scratch_folder(options.machine));
@@ -150,25 +150,37 @@ void add_export_command(CLI::App& app) {
   out->needs(format);
   command.add_option("--dtype", options->dtype, "f32 or bf16")
       ->check(CLI::IsMember({"f32", "bf16"}))
-      ->capture_default_str();
+      ->capture_default_str()
+      ->needs(out);
   command
       .add_option("--peft-version", options->peft_version,
                   "the PEFT it is for, X.Y.Z; decides the layout of peft-fused")
-      ->check(refuse_empty);
+      ->check(refuse_empty)
+      ->needs(out);
   command
       .add_option("--base-model", options->base_model,
                   "what adapter_config.json calls the model (default: --model as given)")
-      ->check(refuse_empty);
+      ->check(refuse_empty)
+      ->needs(out);
   add_whole_number<std::int64_t>(
       command, "--probe-tokens", options->probe.tokens, 0, 4096,
-      "length of the probe prompt; 0: no probe, which saves two forward passes");
+      "length of the probe prompt; 0: no probe, which saves two forward passes")
+      ->needs(out);
   add_whole_number<std::uint64_t>(command, "--probe-seed", options->probe.seed, 0,
                                   std::numeric_limits<std::uint64_t>::max(),
-                                  "of the probe's token ids");
+                                  "of the probe's token ids")
+      ->needs(out);
   add_machine_options(command, options->machine);
   command.callback([options, verify, out] {
     if (verify->count() + out->count() == 0) {
       throw CLI::RequiredError("--format and --out, or --verify");
+    }
+    if (options->format == "peft-fused" && options->peft_version.empty()) {
+      throw CLI::RequiredError("--peft-version: it decides the layout of peft-fused, and it");
+    }
+    if (!options->peft_version.empty()) {
+      if (options->format == "gguf") throw CLI::ExcludesError("--format gguf", "--peft-version");
+      as_usage([&] { adapter::fused_input(options->peft_version); });
     }
     run(*options);
   });

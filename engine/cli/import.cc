@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include "engine/adapter/delta_proof.h"
+#include "engine/adapter/export.h"
 #include "engine/cli/adapter_modules.h"
 #include "engine/cli/common.h"
+#include "engine/store/durable.h"
 
 namespace engine::cli {
 namespace {
@@ -13,20 +15,26 @@ namespace fs = std::filesystem;
 
 struct ImportOptions {
   std::string source, model, out;
+  bool foreign_adapter = false;
   MachineOptions machine;
 };
 
 void run(const ImportOptions& options) {
   apply_machine_options(options.machine);
-  if (fs::exists(options.out)) {
-    throw base::Error("{}: is there already; an import is not written over anything", options.out);
-  }
+  store::require_unused(options.out);
   const OpenModel open = open_model(options.model, options.machine, false);
   const AdapterModules modules(open.model->config(), open.model->shards());
   const adapter::Exported exported = adapter::open_exported(options.source, modules.base());
   adapter::NativeAdapter native = adapter::import_native(exported, modules.base().modules);
   const adapter::DeltaProof proof = adapter::prove_delta(exported, native, modules.base().modules);
-  native.more = model_digests(*open.model);
+  const fs::path beside = fs::path(exported.file).parent_path();
+  if (fs::exists(beside / adapter::kKeysFile)) {
+    native.more = adapter::check_expected_keys(beside, exported);
+  } else {
+    fmt::print(stderr, "warning: {}: content not verified: there is no {} beside it\n",
+               exported.file, adapter::kKeysFile);
+  }
+  require_same_model(exported.file, native, *open.model, options.foreign_adapter);
   adapter::write_native_adapter(options.out, native.tensors, native);
   fmt::print("targets            {}\n", fmt::join(native.targets, ","));
   fmt::print("scale              alpha/r = {}/{}\n", native.alpha, native.rank);
@@ -50,6 +58,7 @@ void add_import_command(CLI::App& app) {
   command.add_option("--out", options->out, "adapter file to write; must not be there")
       ->required()
       ->check(refuse_empty);
+  command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   add_machine_options(command, options->machine);
   command.callback([options] { run(*options); });
 }

@@ -10,7 +10,6 @@
 
 #include "engine/base/budget.h"
 #include "engine/cli/common.h"
-#include "engine/cli/output_lock.h"
 #include "engine/model/synthesize.h"
 
 namespace engine::cli {
@@ -26,7 +25,6 @@ struct Arguments {
 
 void make_model(const Arguments& arguments) {
   apply_machine_options(arguments.machine);
-  const OutputLock lock(arguments.out);
   base::RamBudget budget(ram_bytes(arguments.machine));
   reserve_process(budget);
   std::uint64_t bytes = 0;

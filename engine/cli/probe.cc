@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "engine/base/error.h"
 #include "engine/base/rng.h"
 #include "engine/base/sha256.h"
 #include "engine/store/durable.h"
@@ -44,6 +45,10 @@ Pass forward(const OpenModel& open, const model::Batch& batch, const model::Adap
   base::Sha256 hash;
   for (std::int64_t t = 0; t < matrix.rows(); ++t) {
     matrix.read_row(t, pass.last);
+    if (!std::ranges::all_of(pass.last, [](float logit) { return std::isfinite(logit); })) {
+      throw base::Error(
+          "probe: logits behind token {} are not finite: no loader can prove anything", t);
+    }
     hash.update_values(std::span<const float>(pass.last));
   }
   pass.sha256 = hash.hex();

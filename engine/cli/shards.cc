@@ -122,10 +122,7 @@ void verify(const ShardsOptions& options, const store::ShardReader& reader, Repo
 
 void read_contents(const ShardsOptions& options, const store::ShardReader& reader, Report& report) {
   // Asked before the reading, which can take hours.
-  if (std::filesystem::exists(options.write_digests)) {
-    throw base::Error("{}: is there already; digests are not written over it",
-                      options.write_digests);
-  }
+  if (!options.write_digests.empty()) store::require_unused(options.write_digests);
   const bool digests = !options.digests.empty() || !options.write_digests.empty();
   if (options.scan || options.strict || digests) {
     report.scales = store::scan_scales(reader, options.strict, report.findings);

@@ -10,6 +10,7 @@
 #include "engine/data/ids.h"
 #include "engine/measure/routing_trace.h"
 #include "engine/measure/trace_folder.h"
+#include "engine/store/durable.h"
 #include "engine/train/manifest.h"
 
 namespace engine::cli {
@@ -26,7 +27,7 @@ struct TraceOptions {
 };
 
 void run_trace(const TraceOptions& options) {
-  measure::require_unused(options.out);
+  store::require_unused(options.out);
   apply_machine_options(options.machine);
   const OpenModel open = open_model(options.model, options.machine, options.strict);
   const model::Config& config = open.model->config();
@@ -36,7 +37,7 @@ void run_trace(const TraceOptions& options) {
   origin.config_sha256 = config.sha256;
   origin.headers_sha256 = train::headers_digest(open.model->shards());
   for (const std::string& file : options.ids) {
-    origin.documents.push_back(data::read_ids(file, config.vocabulary));
+    origin.documents.push_back(data::read_ids(file, config.vocabulary, open.budget.get()));
     if (origin.documents.back().empty()) throw base::Error("{}: holds no token ids", file);
   }
   std::unique_ptr<model::AdapterSet> adapters;
@@ -56,14 +57,17 @@ void run_trace(const TraceOptions& options) {
 void add_export_command(CLI::App& trace) {
   struct Arguments {
     std::string from, out;
+    MachineOptions machine;
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App& command = *trace.add_subcommand(
       "export", "write a trace again without ids and text: their digests stay");
   command.add_option("TRACE", arguments->from, "trace folder, ours or LazyLoRA's")->required();
   command.add_option("OUT", arguments->out, "folder to write; must not exist")->required();
+  add_ram_option(command, arguments->machine);
   command.callback([arguments] {
-    base::RamBudget budget(ram_bytes({}));
+    base::RamBudget budget(ram_bytes(arguments->machine));
+    reserve_process(budget);
     measure::export_trace(arguments->from, arguments->out, budget);
     fmt::print("{}\n", arguments->out);
   });

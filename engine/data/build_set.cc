@@ -57,16 +57,7 @@ class Builder {
 
  private:
   void charge_one() {
-    if (charged_++ % kBlock == 0) charge("table of records", kBlock * kRecordBytes);
-  }
-
-  // For good, and refused where it does not fit.
-  void charge(const char* what, std::uint64_t bytes) {
-    if (bytes > budget_.free_bytes()) {
-      throw base::Error("memory budget: {} of {} wants {}; held now:\n{}", what,
-                        settings_.records.string(), base::format_bytes(bytes), budget_.table());
-    }
-    budget_.reserve(what, bytes);
+    if (charged_++ % kBlock == 0) records_.grow(kBlock * kRecordBytes);
   }
 
   void read_excluded() {
@@ -104,11 +95,11 @@ class Builder {
         continue;
       }
       std::string digest = record.digest();
-      charge_one();
       if (!seen.insert(digest).second && !settings_.filters.keep_duplicates) {
         drop(Reason::kDuplicate);
         continue;
       }
+      charge_one();
       if (excluded_.contains(digest)) {
         drop(Reason::kExcluded);
         continue;
@@ -131,7 +122,7 @@ class Builder {
       }
       const auto [category, is_new] =
           categories.emplace(record.category, static_cast<std::int32_t>(categories.size()));
-      if (is_new) charge("categories", record.category.size() + kRecordBytes);
+      if (is_new) category_names_.grow(record.category.size() + kRecordBytes);
       ++report_.categories[record.category].left;
       kept_.push_back({entry->offset, entry->line, entry->bytes, category->second, kept_ids,
                        selection_key(settings_.seed, digest), std::move(digest)});
@@ -241,6 +232,8 @@ class Builder {
   const Tokenizer& tokenizer_;
   const ChatForm& chat_;
   base::RamBudget& budget_;
+  base::Charge records_{budget_, "table of records"};
+  base::Charge category_names_{budget_, "categories"};
   std::int64_t charged_ = 0;
   std::unordered_set<std::string> excluded_;
   std::vector<Kept> kept_;

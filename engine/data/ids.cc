@@ -29,14 +29,26 @@ class IdParser {
       word_ += block.substr(at, std::min(end - at, kLongestWord + 1));
       if (word_.size() > kLongestWord) refuse("not an integer");
       if (end == block.size()) break;
-      finish();
-      at = std::min(block.find_first_not_of(kBetween, end), block.size());
+      take_word();
+      for (at = end; at < block.size() && kBetween.find(block[at]) != kBetween.npos; ++at) {
+        if (block[at] == ',') take_comma(done_ + at);
+      }
       begin_ = done_ + at;
     }
     done_ += block.size();
   }
 
   void finish() {
+    take_word();
+    if (after_comma_) {
+      throw base::Error("{}: nothing behind the last comma, after {} ids", where_, ids_.size());
+    }
+  }
+
+  std::vector<std::int32_t>& ids() { return ids_; }
+
+ private:
+  void take_word() {
     if (word_.empty()) return;
     const std::optional<std::int64_t> id = base::parse_decimal<std::int64_t>(word_);
     if (!id) refuse("not an integer");
@@ -46,11 +58,18 @@ class IdParser {
     }
     ids_.push_back(static_cast<std::int32_t>(*id));
     word_.clear();
+    after_comma_ = false;
   }
 
-  std::vector<std::int32_t>& ids() { return ids_; }
+  // Where an id was lost, what follows would be read as its neighbour's successor.
+  void take_comma(std::size_t at) {
+    if (after_comma_ || ids_.empty()) {
+      throw base::Error("{}: no id before the comma at byte {}, after {} ids", where_, at,
+                        ids_.size());
+    }
+    after_comma_ = true;
+  }
 
- private:
   [[noreturn]] void refuse(const char* why) const {
     throw base::Error("{}: id {} at byte {} is \"{}\": {}", where_, ids_.size(), begin_,
                       word_.substr(0, kLongestWord), why);
@@ -58,7 +77,8 @@ class IdParser {
 
   std::int64_t vocabulary_;
   const std::string& where_;
-  std::string word_;       // what there is of the id at hand
+  std::string word_;  // what there is of the id at hand
+  bool after_comma_ = false;
   std::size_t begin_ = 0;  // where in the text it begins
   std::size_t done_ = 0;   // bytes of the blocks before
   std::vector<std::int32_t> ids_;
@@ -85,12 +105,14 @@ std::vector<std::int32_t> read_ids(const std::filesystem::path& path, std::int64
     file.read(at, std::as_writable_bytes(std::span(block)));
     parser.add({block.data(), block.size()});
     const std::uint64_t bytes = parser.ids().size() * kBytesAnId;
-    if (budget != nullptr && bytes > budget->limit_bytes()) {
+    // What fits into one block is no reason: the plan of the whole work, which comes next, tells more.
+    if (budget != nullptr && at > 0 && bytes > budget->free_bytes()) {
       throw base::Error(
-          "memory budget: {} holds more than {} ids ({} of {} bytes read), which take {}, {} are "
-          "given; held now:\n{}",
+          "memory budget: {} holds {} ids and more ({} of {} bytes read), which take {}, {} of {} "
+          "are free; held now:\n{}",
           where, parser.ids().size(), at + block.size(), file.size(), base::format_bytes(bytes),
-          base::format_bytes(budget->limit_bytes()), budget->table());
+          base::format_bytes(budget->free_bytes()), base::format_bytes(budget->limit_bytes()),
+          budget->table());
     }
   }
   parser.finish();

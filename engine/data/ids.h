@@ -10,7 +10,8 @@
 
 namespace engine::data {
 
-// The token ids of one sequence, as text: integers separated by commas, spaces, tabs or newlines.
+// The token ids of one sequence, as text: integers separated by spaces, tabs or newlines, and by one
+// comma at most; two have lost the id between them.
 // Errors    Error naming `where`, how many ids stand before, the byte, the text, and the vocabulary
 //           if the id is not in [0, vocabulary)
 std::vector<std::int32_t> parse_ids(std::string_view text, std::int64_t vocabulary,

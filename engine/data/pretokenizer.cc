@@ -146,9 +146,10 @@ Pretokenizer::Pretokenizer(std::string_view pattern) : state_(std::make_unique<S
   std::size_t at = 0;
   State& state = *state_;
   state.code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(ours.data()), ours.size(),
-                             PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &error, &at, nullptr);
   if (state.code == nullptr) throw Error("pattern {}: byte {}: {}", ours, at, reason(error));
-  // Without JIT (a processor or a hardened kernel that refuses it) matching is slower, not other.
+  // Anchored here and not when matching, where it would keep the JIT code from being used: a pattern
+  // that skips a byte would lose it for good. Without JIT (a processor or a hardened kernel that refuses it) matching is slower, not other.
   pcre2_jit_compile(state.code, PCRE2_JIT_COMPLETE);
   state.match = pcre2_match_data_create_from_pattern(state.code, nullptr);
   state.context = pcre2_match_context_create(nullptr);
@@ -170,10 +171,9 @@ void Pretokenizer::split(std::string_view text,
                          const std::function<void(std::string_view)>& piece) const {
   const std::size_t* const range = pcre2_get_ovector_pointer(state_->match);
   for (std::size_t at = 0; at < text.size();) {
-    // Anchored: a pattern that skips a byte would lose it for good.
     const int found =
         pcre2_match(state_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), at,
-                    PCRE2_NO_UTF_CHECK | PCRE2_ANCHORED, state_->match, state_->context);
+                    PCRE2_NO_UTF_CHECK, state_->match, state_->context);
     if (found == PCRE2_ERROR_NOMATCH || (found >= 0 && range[1] == at)) {
       throw Error("the pattern matches nothing at byte {} of {}", at, text.size());
     }

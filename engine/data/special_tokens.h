@@ -20,6 +20,10 @@ class SpecialTokens {
   //           empty or stands there twice, or a reserved name with another id than its own
   SpecialTokens(std::string_view config_text, const std::string& where, std::int32_t first);
 
+  // A copy's index would point into this one's names.
+  SpecialTokens(const SpecialTokens&) = delete;
+  SpecialTokens& operator=(const SpecialTokens&) = delete;
+
   std::int32_t first() const { return first_; }
   std::int32_t end() const { return first_ + kCount; }
   const std::string& name(std::int32_t id) const { return names_[id - first_]; }

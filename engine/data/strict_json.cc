@@ -1,8 +1,6 @@
 #include "engine/data/strict_json.h"
 
 #include <limits>
-#include <set>
-#include <vector>
 
 #include "engine/base/error.h"
 #include "engine/store/json_text.h"
@@ -12,32 +10,9 @@ namespace engine::data {
 using base::Error;
 using nlohmann::json;
 
-namespace {
-
-constexpr int kMostLevels = 16;
-
-}  // namespace
-
 json parse_strictly(std::string_view text, const std::string& where) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > kMostLevels) throw Error("{}: nests deeper than {} levels", where, kMostLevels);
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      throw Error("{}: the key {} stands twice in one object", where, shown(parsed));
-    }
-    return true;
-  };
-  try {
-    return json::parse(text.begin(), text.end(), watch);
-  } catch (const json::parse_error& error) {
-    throw Error("{}: at byte {}: not valid JSON: {}", where, error.byte > 0 ? error.byte - 1 : 0,
-                store::json_reason(error.what()));
-  } catch (const json::exception& error) {
-    throw Error("{}: not valid JSON: {}", where, store::json_reason(error.what()));
-  }
+  store::require_strict_json(text, where);
+  return json::parse(text.begin(), text.end());
 }
 
 const json& member(const json& object, const char* key, const std::string& where) {

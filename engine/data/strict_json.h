@@ -8,8 +8,7 @@
 
 namespace engine::data {
 
-// One JSON value. Errors name `where`: not JSON (with the byte), nested deeper than 16 levels, or a
-// key that stands twice in one object, of which the library alone would keep the last.
+// One JSON value, after store::require_strict_json.
 nlohmann::json parse_strictly(std::string_view text, const std::string& where);
 
 // `object`'s member, of the wanted type. Errors name `where` and the key.

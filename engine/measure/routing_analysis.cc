@@ -158,9 +158,9 @@ RoutingAnalysis analyze(const RoutingTrace& trace, std::span<const std::int64_t>
   const TraceShape& shape = trace.shape();
   // Besides two layers as read: sorted sets of both, 4 bytes a request each; of a layer's reuse, a
   // sum of 8.
-  const base::Buffer<std::byte> held = budget.take<std::byte>(
-      "two layers of the trace",
-      static_cast<std::int64_t>(2 * trace.bytes_of_a_layer()) + shape.requests() * (4 + 4 + 8));
+  const base::Charge held(
+      budget, "two layers of the trace",
+      2 * trace.bytes_of_a_layer() + static_cast<std::uint64_t>(shape.requests()) * (4 + 4 + 8));
   RoutingAnalysis analysis;
   analysis.shape = shape;
   analysis.chance_jaccard = chance_jaccard(shape.experts, shape.chosen);

@@ -17,9 +17,21 @@ bool are_of_the_same_texts(const RoutingTrace& here, const RoutingTrace& there) 
   if (!here.manifest() || !there.manifest()) return false;
   const auto& a = here.manifest()->documents;
   const auto& b = there.manifest()->documents;
-  return std::ranges::equal(a, b, [](const TracedDocument& x, const TracedDocument& y) {
-    return !x.ids_sha256.empty() && x.ids_sha256 == y.ids_sha256 && x.tokens == y.tokens;
-  });
+  return !a.empty() &&
+         std::ranges::equal(a, b, [](const TracedDocument& x, const TracedDocument& y) {
+           return !x.ids_sha256.empty() && x.ids_sha256 == y.ids_sha256 && x.tokens == y.tokens;
+         });
+}
+
+std::optional<bool> are_of_one_checkpoint(const RoutingTrace& here, const RoutingTrace& there) {
+  if (!here.manifest() || !there.manifest()) return std::nullopt;
+  const TraceManifest& a = *here.manifest();
+  const TraceManifest& b = *there.manifest();
+  for (const std::string* said :
+       {&a.config_sha256, &b.config_sha256, &a.headers_sha256, &b.headers_sha256}) {
+    if (said->empty()) return std::nullopt;
+  }
+  return a.config_sha256 == b.config_sha256 && a.headers_sha256 == b.headers_sha256;
 }
 
 void require_comparable(const RoutingTrace& here, const RoutingTrace& there) {
@@ -106,12 +118,13 @@ LayerComparison compare_layers(const TraceShape& here_shape, const LayerRouting&
 RoutingComparison compare(const RoutingTrace& here, const RoutingTrace& there,
                           base::RamBudget& budget) {
   require_comparable(here, there);
-  const base::Buffer<std::byte> held = budget.take<std::byte>(
-      "a layer of each trace",
-      static_cast<std::int64_t>(here.bytes_of_a_layer() + there.bytes_of_a_layer()) +
-          4 * (here.shape().requests() + there.shape().requests()));
+  const base::Charge held(
+      budget, "a layer of each trace",
+      here.bytes_of_a_layer() + there.bytes_of_a_layer() +
+          4 * static_cast<std::uint64_t>(here.shape().requests() + there.shape().requests()));
   RoutingComparison result;
   result.same_texts = are_of_the_same_texts(here, there);
+  result.same_checkpoint = are_of_one_checkpoint(here, there);
   for (std::size_t i = 0; i < here.layers().size(); ++i) {
     result.layers.push_back(compare_layers(here.shape(), here.read(i), there.shape(), there.read(i),
                                            result.same_texts));

@@ -27,6 +27,9 @@ struct LayerComparison {
 struct RoutingComparison {
   // Both manifests give every text's digest, and all are equal.
   bool same_texts = false;
+  // Whether both are of one checkpoint, by the digests of config and headers; nothing where a
+  // manifest does not give them. An adapter may differ: that is what one compares for.
+  std::optional<bool> same_checkpoint;
   std::vector<LayerComparison> layers;
   // Means over layers.
   std::optional<double> token_jaccard, same_set, same_first, weight_distance;

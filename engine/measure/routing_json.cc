@@ -81,6 +81,8 @@ Json comparison_json(const RoutingComparison& comparison) {
                                      {"unique_both", c.distinct_both}};
   }
   return {{"same_texts", comparison.same_texts},
+          {"same_checkpoint",
+           comparison.same_checkpoint ? Json(*comparison.same_checkpoint) : Json(nullptr)},
           {"jac_token", or_null(comparison.token_jaccard)},
           {"same_set", or_null(comparison.same_set)},
           {"same_first", or_null(comparison.same_first)},

@@ -54,12 +54,18 @@ std::string hits_table(const RoutingAnalysis& analysis) {
   return text;
 }
 
+const char* checkpoints_text(const std::optional<bool>& same) {
+  if (!same) return "Whether it is of the same checkpoint is not said.";
+  return *same ? "Of the same checkpoint." : "Of ANOTHER checkpoint: its experts are not these.";
+}
+
 std::string comparison_text(const AnalysisSubject& subject, const RoutingComparison& comparison) {
   std::string text = fmt::format(
-      "\n## Against {}\n\ntrace.bin SHA-256 {}. {}\n\n| layer | jac_token | same set | same first "
+      "\n## Against {}\n\ntrace.bin SHA-256 {}. {} {}\n\n| layer | jac_token | same set | same "
+      "first "
       "| weights | first token | overlap | divergence, bits | unique here, there, both "
       "|\n|---|---|---|---|---|---|---|---|---|\n",
-      subject.against, subject.against_sha256,
+      subject.against, subject.against_sha256, checkpoints_text(comparison.same_checkpoint),
       comparison.same_texts ? "The same texts, token against token."
                             : "Not known to be the same texts: usage is compared, tokens are not.");
   const auto numbers = [](const auto& c) {

@@ -165,9 +165,9 @@ void export_trace(const fs::path& from, const fs::path& out, base::RamBudget& bu
   const TraceManifest manifest = read_trace_manifest(from / kTraceManifest);
   const RoutingTrace trace(from, manifest.experts == 0 ? kMaxExperts : 0);
   // As read, as a f16 gives it back, and as bytes.
-  const base::Buffer<std::byte> held = budget.take<std::byte>(
-      "a layer of the trace",
-      static_cast<std::int64_t>(trace.bytes_of_a_layer()) + trace.shape().requests() * (8 + 4));
+  const base::Charge held(
+      budget, "a layer of the trace",
+      trace.bytes_of_a_layer() + static_cast<std::uint64_t>(trace.shape().requests()) * (8 + 4));
   TraceFolder folder(out, trace.shape(), false);
   for (std::size_t i = 0; i < trace.layers().size(); ++i) {
     folder.add(trace.read(i), manifest.layers[i].is_kda);

@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/f16.h"
 #include "engine/base/sha256.h"
+#include "engine/store/durable.h"
 
 namespace engine::measure {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 const fs::path& unused(const fs::path& out) {
-  require_unused(out);
+  store::require_unused(out);
   return out;
 }
 
@@ -44,12 +45,6 @@ LayerRouting as_stored(const LayerRouting& routing) {
 }
 
 }  // namespace
-
-void require_unused(const fs::path& out) {
-  if (fs::exists(fs::symlink_status(out))) {
-    throw base::Error("{}: is there already, and nothing is written over", out.string());
-  }
-}
 
 TraceFolder::TraceFolder(const fs::path& out, const TraceShape& shape, bool hdf5)
     : out_(unused(out)), shape_(shape), folder_(out), records_(folder_.path() / kTraceFile) {

@@ -10,11 +10,6 @@
 #include "engine/store/durable.h"
 
 namespace engine::measure {
-
-// For a command to ask before it spends hours on what it could not write.
-// Errors    Error naming `out` if something is there, a dangling link included
-void require_unused(const std::filesystem::path& out);
-
 // A trace on its way to disk, layer by layer; it appears under its name with commit().
 class TraceFolder {
  public:

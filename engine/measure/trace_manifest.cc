@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <string_view>
 
 #include "engine/base/error.h"
@@ -21,30 +20,14 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "lazylora trace 1";
 // A million ids are seven million bytes.
 constexpr std::uint64_t kMaxManifestBytes = 64'000'000;
-constexpr int kMaxDepth = 8;
 
 std::string shown(const Json& value) {
   return store::shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-// The library keeps the last of two equal keys silently.
 Json parse(const std::string& text, const std::string& where) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) throw Error("{}: nests deeper than {} levels", where, kMaxDepth);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      throw Error("{}: the key {} stands twice in one object", where, shown(parsed));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    throw Error("{}: not valid JSON: {}", where, store::json_reason(error.what()));
-  }
+  store::require_strict_json(text, where);
+  return Json::parse(text);
 }
 
 // An object of the file, with the way to it for messages.

@@ -57,8 +57,9 @@ model::SweepResult write_trace(model::Model& model, base::RamBudget& budget,
   const model::Batch batch = batch_of(origin.documents);
   const TraceShape shape{config.experts, batch.size(), config.chosen, batch.documents};
   // Choice and weights as the layer left them, as a f16 gives them back, and as bytes; gaps.
-  const base::Buffer<std::byte> held = budget.take<std::byte>(
-      "trace of one layer", shape.requests() * (8 + 8 + 4) + 4 * shape.tokens);
+  const base::Charge held(
+      budget, "trace of one layer",
+      static_cast<std::uint64_t>(shape.requests() * (8 + 8 + 4) + 4 * shape.tokens));
   model.require_budget(batch, adapters, false);
 
   TraceFolder folder(out, shape, hdf5);

@@ -15,32 +15,15 @@ namespace {
 using base::Error;
 using Json = ConfigSource::Json;
 
-constexpr int kMaxDepth = 32;
-
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > 60) text = text.substr(0, 60) + "...";
   return text;
 }
 
-// The library keeps the last of two equal keys silently.
 Json parse(const std::string& text, const std::string& where) {
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > kMaxDepth) throw Error("{}: nests deeper than {} levels", where, kMaxDepth);
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key &&
-        !keys.back().insert(parsed.get<std::string>()).second) {
-      throw Error("{}: the key {} stands twice in one object", where, shown(parsed));
-    }
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::exception& error) {
-    throw Error("{}: not valid JSON: {}", where, store::json_reason(error.what()));
-  }
+  store::require_strict_json(text, where);
+  return Json::parse(text);
 }
 
 std::string name_of(const Field& field) {

@@ -18,76 +18,37 @@
 #include "engine/base/error.h"
 #include "engine/base/rng.h"
 #include "engine/store/file.h"
+#include "engine/store/scratch_file.h"
 
 namespace engine::store {
 namespace {
 
 using base::Error;
 
-std::string reason(int error) { return std::generic_category().message(error); }
-
-// A file without a name, in a given folder.
-class NamelessFile {
- public:
-  explicit NamelessFile(const std::filesystem::path& folder) : folder_(folder) {
-    descriptor_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (descriptor_ >= 0) return;
-    // Not every file system makes files that never had a name.
-    std::string name = (folder / "lazylora.XXXXXX").string();
-    descriptor_ = ::mkstemp(name.data());
-    if (descriptor_ < 0) {
-      throw Error("{}: no file can be made here: {}", folder.string(), reason(errno));
-    }
-    ::unlink(name.c_str());
+// On the disk, and not in memory.
+void settle(const ScratchFile& file, const std::filesystem::path& folder) {
+  if (::fdatasync(file.descriptor()) != 0) {
+    throw Error("{}: what was written does not reach the disk: {}", folder.string(),
+                std::generic_category().message(errno));
   }
-  ~NamelessFile() { ::close(descriptor_); }
-  NamelessFile(const NamelessFile&) = delete;
-  NamelessFile& operator=(const NamelessFile&) = delete;
+  ::posix_fadvise(file.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+}
 
-  int descriptor() const { return descriptor_; }
-  std::filesystem::path path() const { return fmt::format("/proc/self/fd/{}", descriptor_); }
-
-  void write(std::uint64_t offset, std::span<const std::byte> bytes) {
-    for (std::size_t done = 0; done < bytes.size();) {
-      const ssize_t n = ::pwrite(descriptor_, bytes.data() + done, bytes.size() - done,
-                                 static_cast<off_t>(offset + done));
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        throw Error("{}: wrote {} of {} bytes at offset {}: {}", folder_.string(), done,
-                    bytes.size(), offset, reason(errno));
-      }
-      done += static_cast<std::size_t>(n);
-    }
-  }
-
-  // On the disk, and not in memory.
-  void settle() {
-    if (::fdatasync(descriptor_) != 0) {
-      throw Error("{}: what was written does not reach the disk: {}", folder_.string(),
-                  reason(errno));
-    }
-    ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
-  }
-
-  double cached_part(std::uint64_t bytes) const {
-    const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-    void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, descriptor_, 0);
-    if (memory == MAP_FAILED) return 0.0;
-    std::vector<unsigned char> resident((bytes + page - 1) / page);
-    const int status = ::mincore(memory, bytes, resident.data());
-    ::munmap(memory, bytes);
-    if (status != 0) return 0.0;
-    const auto count = std::ranges::count_if(resident, [](unsigned char r) { return r & 1; });
-    return static_cast<double>(count) / static_cast<double>(resident.size());
-  }
-
- private:
-  std::filesystem::path folder_;
-  int descriptor_ = -1;
-};
+// Nothing where the system does not tell.
+std::optional<double> cached_part(const ScratchFile& file, std::uint64_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (memory == MAP_FAILED) return std::nullopt;
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  const int status = ::mincore(memory, bytes, resident.data());
+  ::munmap(memory, bytes);
+  if (status != 0) return std::nullopt;
+  const auto count = std::ranges::count_if(resident, [](unsigned char r) { return r & 1; });
+  return static_cast<double>(count) / static_cast<double>(resident.size());
+}
 
 // No two blocks alike, nothing to compress.
-void fill(NamelessFile& file, std::uint64_t bytes) {
+void fill(ScratchFile& file, std::uint64_t bytes) {
   const base::CounterRng rng(1, "disk probe");
   std::vector<std::uint32_t> block(std::size_t{1} << 20);
   for (std::uint64_t offset = 0; offset < bytes;) {
@@ -107,7 +68,7 @@ void read_all(const File& file, std::uint64_t bytes, std::uint64_t block_bytes, 
   std::atomic<std::uint64_t> next = 0;
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(in_flight));
   const auto start = std::chrono::steady_clock::now();
-  std::vector<std::thread> threads;
+  std::vector<std::jthread> threads;  // joined also where one cannot be made
   for (std::size_t t = 0; t < failures.size(); ++t) {
     threads.emplace_back([&, t] {
       try {
@@ -119,7 +80,7 @@ void read_all(const File& file, std::uint64_t bytes, std::uint64_t block_bytes, 
       }
     });
   }
-  for (std::thread& thread : threads) thread.join();
+  for (std::jthread& thread : threads) thread.join();
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
   for (const std::exception_ptr& failure : failures) {
     if (failure) std::rethrow_exception(failure);
@@ -146,16 +107,16 @@ DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
   }
   DiskProbe probe;
   probe.in_memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
-  NamelessFile written(folder);
+  ScratchFile written(folder);
   fill(written, bytes);
   for (const bool direct : {true, false}) {
     for (const int count : {1, in_flight}) {
       ProbedReads& result = probe.reads.emplace_back();
       result.direct = direct;
       result.in_flight = count;
-      written.settle();
-      result.cached = written.cached_part(bytes);
-      File file(written.path());
+      settle(written, folder);
+      result.cached = cached_part(written, bytes);
+      File file(fmt::format("/proc/self/fd/{}", written.descriptor()));
       if (direct) file.read_directly();
       if (direct && !file.why_buffered().empty()) {
         result.not_measured = file.why_buffered();
@@ -181,11 +142,14 @@ std::vector<std::string> doubts(const DiskProbe& probe) {
   }
   for (const ProbedReads& reads : probe.reads) {
     if (reads.direct) continue;
-    if (reads.cached > 0.01) {
+    if (!reads.cached) {
+      all.push_back(fmt::format("buffered, {} in flight: nothing tells what lay in the page cache",
+                                reads.in_flight));
+    } else if (*reads.cached > 0.01) {
       all.push_back(
           fmt::format("buffered, {} in flight: {:.0f} % of the file lay in the page cache and "
                       "would not leave it",
-                      reads.in_flight, 100.0 * reads.cached));
+                      reads.in_flight, 100.0 * *reads.cached));
     } else if (fastest_direct > 0.0 && reads.bytes_per_second() > 2.0 * fastest_direct) {
       // Through the cache a byte is copied once more: it cannot come much faster than around it.
       all.push_back(fmt::format(

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@ struct ProbedReads {
   int in_flight = 1;
   std::uint64_t bytes = 0;
   double seconds = 0.0;
-  double cached = 0.0;       // the part of the file that lay in the page cache when it began
-  std::string not_measured;  // the reason, if it was not
+  std::optional<double> cached;  // the part of the file that lay in the page cache when it began
+  std::string not_measured;      // the reason, if it was not
 
   double bytes_per_second() const { return static_cast<double>(bytes) / seconds; }
 };

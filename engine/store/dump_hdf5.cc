@@ -208,22 +208,15 @@ std::unique_ptr<Handle> create(const std::filesystem::path& path, Disk& disk) {
 }  // namespace
 
 struct Hdf5Dump::State {
-  explicit State(const std::filesystem::path& path)
-      : final(path), temporary(path.string() + ".tmp") {
-    disk.descriptor = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (disk.descriptor < 0) {
-      throw Error("{}: cannot be opened for writing: {}", temporary.string(), std::strerror(errno));
-    }
-  }
-  ~State() {
-    file.reset();
-    ::close(disk.descriptor);
-    if (!committed) ::unlink(temporary.c_str());
+  explicit State(const std::filesystem::path& path) : final(path), beside(path) {
+    disk.descriptor = beside.descriptor();
   }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  std::string place(const std::string& name) const { return temporary.string() + ": " + name; }
+  std::string place(const std::string& name) const {
+    return beside.temporary().string() + ": " + name;
+  }
 
   void check(const std::string& what) const {
     if (!disk.failure.empty()) throw Error("{}: {}", what, disk.failure);
@@ -261,16 +254,16 @@ struct Hdf5Dump::State {
     });
   }
 
-  std::filesystem::path final, temporary;
+  std::filesystem::path final;
+  DurableFile beside;  // what HDF5 writes into
   Disk disk;
-  std::unique_ptr<Handle> file;
-  bool committed = false;
+  std::unique_ptr<Handle> file;  // closed before its disk goes
 };
 
 Hdf5Dump::Hdf5Dump(const std::filesystem::path& path)
     : state_(std::make_unique<State>(std::filesystem::absolute(path).lexically_normal())) {
-  state_->guarded(state_->temporary.string(),
-                  [&] { state_->file = create(state_->temporary, state_->disk); });
+  state_->guarded(state_->beside.temporary().string(),
+                  [&] { state_->file = create(state_->beside.temporary(), state_->disk); });
 }
 
 Hdf5Dump::~Hdf5Dump() = default;
@@ -320,12 +313,11 @@ void Hdf5Dump::attribute(const std::string& name, const std::string& value) {
 
 void Hdf5Dump::commit() {
   state_->file.reset();
-  state_->check(state_->temporary.string());
+  state_->check(state_->beside.temporary().string());
   if (std::filesystem::exists(state_->final)) {
     throw Error("{}: exists already", state_->final.string());
   }
-  publish_file(state_->disk.descriptor, state_->temporary, state_->final);
-  state_->committed = true;
+  state_->beside.commit();
 }
 
 }  // namespace engine::store

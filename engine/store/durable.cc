@@ -1,6 +1,8 @@
 #include "engine/store/durable.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,20 +52,71 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
   sync_path(to.parent_path(), O_DIRECTORY);
 }
 
+// Whoever had it before may have renamed or removed it since it was opened here.
+bool still_named(int descriptor, const std::filesystem::path& path) {
+  struct stat held {
+  }, named{};
+  return ::fstat(descriptor, &held) == 0 && ::stat(path.c_str(), &named) == 0 &&
+         held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+int claim(const std::filesystem::path& temporary, int flags) {
+  for (;;) {
+    const int descriptor = ::open(temporary.c_str(), flags | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+      throw Error("{}: cannot be opened for writing: {}", temporary.string(), std::strerror(errno));
+    }
+    // A file system without locks has no say in this.
+    if (::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      ::close(descriptor);
+      throw Error("{}: another process is writing it", temporary.string());
+    }
+    if (still_named(descriptor, temporary)) return descriptor;
+    ::close(descriptor);
+  }
+}
+
+// An empty file that is ours alone.
+int claim_file(const std::filesystem::path& temporary) {
+  // Not O_TRUNC: that would empty the file of a writer who is at work.
+  const int descriptor = claim(temporary, O_RDWR | O_CREAT);
+  // What is no regular file holds nothing.
+  if (::ftruncate(descriptor, 0) == 0 || errno == EINVAL) return descriptor;
+  const int reason = errno;
+  ::close(descriptor);
+  throw Error("{}: cannot be emptied: {}", temporary.string(), std::strerror(reason));
+}
+
+// An empty folder that is ours alone.
+int claim_folder(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error("{}: cannot be created: {}", folder.string(), failed.message());
+  const int descriptor = claim(folder, O_RDONLY | O_DIRECTORY);
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
+    if (!failed) std::filesystem::remove_all(entry.path(), failed);
+  }
+  if (!failed) return descriptor;
+  ::close(descriptor);
+  throw Error("{}: cannot be emptied: {}", folder.string(), failed.message());
+}
+
 }  // namespace
+
+void require_unused(const std::filesystem::path& out) {
+  std::error_code failed;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(out, failed))) return;
+  throw Error("{}: is there already, and nothing is written over", out.string());
+}
 
 DurableFile::DurableFile(const std::filesystem::path& path)
     : final_(plain_name(path)),
       temporary_(temporary_name(final_)),
-      descriptor_(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)) {
-  if (descriptor_ < 0) {
-    throw Error("{}: cannot be opened for writing: {}", temporary_.string(), std::strerror(errno));
-  }
-}
+      descriptor_(claim_file(temporary_)) {}
 
 DurableFile::~DurableFile() {
-  ::close(descriptor_);
   if (!committed_) ::unlink(temporary_.c_str());
+  ::close(descriptor_);
 }
 
 void DurableFile::write(std::span<const std::byte> bytes) {
@@ -80,14 +133,9 @@ void DurableFile::write(std::span<const std::byte> bytes) {
 }
 
 void DurableFile::commit() {
-  publish_file(descriptor_, temporary_, final_);
+  sync_descriptor(descriptor_, temporary_);
+  rename_durably(temporary_, final_);
   committed_ = true;
-}
-
-void publish_file(int descriptor, const std::filesystem::path& temporary,
-                  const std::filesystem::path& final) {
-  sync_descriptor(descriptor, temporary);
-  rename_durably(temporary, final);
 }
 
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) {
@@ -101,17 +149,14 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 }
 
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& path)
-    : final_(plain_name(path)), temporary_(temporary_name(final_)) {
-  std::error_code failed;
-  std::filesystem::remove_all(temporary_, failed);
-  if (!failed) std::filesystem::create_directories(temporary_, failed);
-  if (failed) throw Error("{}: cannot be created: {}", temporary_.string(), failed.message());
-}
+    : final_(plain_name(path)),
+      temporary_(temporary_name(final_)),
+      descriptor_(claim_folder(temporary_)) {}
 
 TemporaryFolder::~TemporaryFolder() {
-  if (committed_) return;
   std::error_code ignored;
-  std::filesystem::remove_all(temporary_, ignored);
+  if (!committed_) std::filesystem::remove_all(temporary_, ignored);
+  ::close(descriptor_);
 }
 
 void TemporaryFolder::commit() {

@@ -10,14 +10,18 @@ namespace engine::store {
 
 // What is written here is either there as a whole or not at all, also after a power cut: bytes go
 // to a neighbour named PATH.tmp, are fsynced, renamed, and the folder that holds the name is
-// fsynced. A leftover PATH.tmp of a killed run is overwritten by the next one. One writer a path at
-// a time.
+// fsynced. PATH.tmp has one writer at a time, a second is refused; one that a killed run left is
+// overwritten by the next.
+
+// Nothing is written over: asked before work is begun.
+// Errors    Error if anything bears the name, a link that leads nowhere included
+void require_unused(const std::filesystem::path& out);
 
 // A file that appears under its final name when it is complete.
 class DurableFile {
  public:
   // Creates PATH.tmp or empties it.
-  // Errors    Error naming the path and the system's reason
+  // Errors    Error naming the path and the system's reason, or that it has a writer
   explicit DurableFile(const std::filesystem::path& path);
   // Removes PATH.tmp unless commit() was called.
   ~DurableFile();
@@ -31,6 +35,9 @@ class DurableFile {
   void commit();
 
   std::uint64_t size() const { return size_; }
+  // For a library that writes by itself; what it does is not in size().
+  int descriptor() const { return descriptor_; }
+  const std::filesystem::path& temporary() const { return temporary_; }
 
  private:
   std::filesystem::path final_;
@@ -40,11 +47,6 @@ class DurableFile {
   bool committed_ = false;
 };
 
-// For a file that was not written through DurableFile: syncs the open file, renames it from
-// `temporary` to `final` (both absolute) and syncs the folder.
-void publish_file(int descriptor, const std::filesystem::path& temporary,
-                  const std::filesystem::path& final);
-
 // A DurableFile in one call.
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_durably(const std::filesystem::path& path, std::string_view text);
@@ -52,7 +54,8 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 // A folder that appears under its final name when it is complete.
 class TemporaryFolder {
  public:
-  // Creates PATH.tmp (and the folders above it); one left by a killed run is removed first.
+  // Creates PATH.tmp (and the folders above it), or empties it.
+  // Errors    Error naming the path and the system's reason, or that it has a writer
   explicit TemporaryFolder(const std::filesystem::path& path);
   // Removes the temporary folder unless commit() was called.
   ~TemporaryFolder();
@@ -69,6 +72,7 @@ class TemporaryFolder {
  private:
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  int descriptor_ = -1;
   bool committed_ = false;
 };
 

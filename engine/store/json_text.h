@@ -18,4 +18,10 @@ inline std::string json_reason(std::string_view what) {
   return shortened(end == std::string_view::npos ? what : what.substr(end + 2));
 }
 
+// One JSON value and nothing else, of at most 32 levels, no key twice in one object: of two the
+// library would keep the last without a word. Numbers beyond double's range are refused as well.
+// The text is then safe to be parsed; it is gone through once for this and kept nowhere.
+// Errors    Error naming `where` and the byte or the key
+void require_strict_json(std::string_view text, const std::string& where);
+
 }  // namespace engine::store

@@ -1,9 +1,20 @@
 #include "engine/store/read_threads.h"
 
+#include <system_error>
+
+#include "engine/base/error.h"
+
 namespace engine::store {
 
 ReadThreads::ReadThreads(const ShardReader& reader, int threads) : reader_(reader) {
-  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  try {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  } catch (const std::system_error& error) {
+    // Fewer read the same.
+    if (threads_.empty()) {
+      throw base::Error("no thread can be made to read with: {}", error.code().message());
+    }
+  }
 }
 
 ReadThreads::~ReadThreads() {

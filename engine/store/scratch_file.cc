@@ -1,5 +1,6 @@
 #include "engine/store/scratch_file.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -36,9 +37,12 @@ void transfer_all(const std::filesystem::path& folder, const char* verb, std::ui
 
 }  // namespace
 
-ScratchFile::ScratchFile(const std::filesystem::path& folder) : folder_(folder) {
+ScratchFile::ScratchFile(const std::filesystem::path& folder)
+    : folder_(folder), descriptor_(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)) {
+  if (descriptor_ >= 0) return;
+  // Not every file system makes files that never had a name.
   std::string name = (folder / "lazylora.XXXXXX").string();
-  descriptor_ = mkstemp(name.data());
+  descriptor_ = mkostemp(name.data(), O_CLOEXEC);
   if (descriptor_ < 0) {
     throw Error("{}: no scratch file can be made here: {}", folder.string(), std::strerror(errno));
   }

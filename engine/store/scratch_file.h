@@ -22,6 +22,9 @@ class ScratchFile {
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 
+  // For what is not a transfer.
+  int descriptor() const { return descriptor_; }
+
  private:
   std::filesystem::path folder_;
   int descriptor_ = -1;

@@ -65,7 +65,8 @@ void sort_names(ShardTable& table, std::vector<Finding>& findings) {
   }
 }
 
-// Without an index, of names like model-00003-of-00009.safetensors: those of which others are there.
+// Without an index, of names like model-00003-of-00009.safetensors: the first that others of its
+// series lack. One a series: a name may claim 99,999.
 void miss_numbers(ShardTable& table, const std::set<std::string>& present) {
   static const std::regex pattern(R"((.*-)(\d{5})-of-(\d{5})\.safetensors)");
   std::set<std::pair<std::string, std::string>> series;
@@ -76,7 +77,9 @@ void miss_numbers(ShardTable& table, const std::set<std::string>& present) {
   for (const auto& [stem, count] : series) {
     for (int number = 1; number <= std::stoi(count); ++number) {
       const std::string name = fmt::format("{}{:05}-of-{}.safetensors", stem, number, count);
-      if (!present.contains(name)) table.missing.insert(name);
+      if (present.contains(name)) continue;
+      table.missing.insert(name);
+      break;
     }
   }
 }
@@ -87,10 +90,11 @@ void report_unfound(const ShardTable& table, const UnfoundByShard& unfound,
   std::vector<Finding> first;
   for (const std::string& name : table.missing) {
     const auto found = unfound.find(name);
-    const std::string why = found == unfound.end()
-                                ? "there is no index, but others of its series are there"
-                                : fmt::format("the index places {} tensors in it, {} the first",
-                                              found->second.count, found->second.first);
+    const std::string why =
+        found == unfound.end()
+            ? "there is no index, but others of its series are there; more may be missing"
+            : fmt::format("the index places {} tensors in it, {} the first", found->second.count,
+                          found->second.first);
     first.push_back({Severity::kError, (table.folder / name).string(), "", std::nullopt,
                      "the shard is missing: " + why});
   }
