@@ -149,7 +149,9 @@ int main(int argc, char** argv) {
       return report.finish();
     }
     const std::filesystem::path& tiny = checks::tiny_checkpoint();
-    report.add(checks::check_against_duals(tiny, kDualTokens, quick));
+    for (const auto& table : checks::check_against_duals(tiny, kDualTokens, quick)) {
+      report.add(table);
+    }
     report.add(checks::check_against_differences(tiny, kDifferenceTokens, quick));
     if (!quick) check_reference_cases(report);
     return report.finish();

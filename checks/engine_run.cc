@@ -17,7 +17,8 @@ namespace {
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
 
 EngineRun run(Engine& engine, const engine::model::Batch& batch,
-              const engine::model::AdapterSet* adapters, engine::model::AdapterSet* trained) {
+              const engine::model::AdapterSet* adapters, engine::model::AdapterSet* trained,
+              std::span<const float> logit_weights = {}) {
   EngineRun run;
   const std::int64_t vocabulary = engine.config().vocabulary;
   run.logits.resize(static_cast<std::size_t>(batch.size() * vocabulary));
@@ -28,6 +29,14 @@ EngineRun run(Engine& engine, const engine::model::Batch& batch,
       std::copy_n(band.begin() + t * count, count, run.logits.begin() + t * vocabulary + first);
     }
   };
+  if (!logit_weights.empty()) {
+    hooks.logit_gradient = [&](std::int64_t first, std::int64_t count, std::span<float> band) {
+      for (std::int64_t t = 0; t < batch.size(); ++t) {
+        std::copy_n(logit_weights.begin() + t * vocabulary + first, count,
+                    band.begin() + t * count);
+      }
+    };
+  }
   run.result = trained != nullptr ? engine.model.forward_backward(batch, *trained, hooks)
                                   : engine.model.forward(batch, adapters, hooks);
   return run;
@@ -62,8 +71,8 @@ EngineRun run_forward(Engine& engine, const engine::model::Batch& batch,
 }
 
 EngineRun run_backward(Engine& engine, const engine::model::Batch& batch,
-                       engine::model::AdapterSet& adapters) {
-  return run(engine, batch, &adapters, &adapters);
+                       engine::model::AdapterSet& adapters, std::span<const float> logit_weights) {
+  return run(engine, batch, &adapters, &adapters, logit_weights);
 }
 
 engine::model::Batch forward_batch(const std::vector<std::int32_t>& ids) {

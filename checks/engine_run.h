@@ -31,8 +31,10 @@ struct EngineRun {
 };
 EngineRun run_forward(Engine& engine, const engine::model::Batch& batch,
                       const engine::model::AdapterSet* adapters);
+// The gradient of the loss, or with logit_weights w [T,V] that of <w, logits>.
 EngineRun run_backward(Engine& engine, const engine::model::Batch& batch,
-                       engine::model::AdapterSet& adapters);
+                       engine::model::AdapterSet& adapters,
+                       std::span<const float> logit_weights = {});
 
 // n ids, all run, the first n-1 predictions trained, as `lazylora forward` does.
 engine::model::Batch forward_batch(const std::vector<std::int32_t>& ids);

@@ -82,10 +82,15 @@ void Head::forward(std::span<const float> x, std::span<const std::int32_t> targe
 }
 
 void Head::backward(std::span<const float> x, std::span<const std::int32_t> targets,
-                    std::int64_t count, const BandSource& bands, std::span<float> d_x) {
+                    std::int64_t count, const BandSource& bands, const LogitGradientHook& hook,
+                    std::span<float> d_x) {
   std::fill(d_x.begin(), d_x.end(), 0.0f);
   each_band(x, bands, [&](std::int64_t first, std::span<float> logits, const ops::Weight& band) {
-    ops::cross_entropy_backward(logits, first, targets, state_, count, logits);
+    if (hook) {
+      hook(first, band.rows, logits);
+    } else {
+      ops::cross_entropy_backward(logits, first, targets, state_, count, logits);
+    }
     ops::matmul_backward(logits, band, d_x, tokens_);
   });
 }

@@ -35,9 +35,13 @@ class Head {
   void forward(std::span<const float> x, std::span<const std::int32_t> targets,
                const BandSource& bands, const LogitsHook& logits, std::span<double> nll);
 
-  // d_x [T,H] (=) of the mean loss over `count` tokens; after forward, same x.
+  // Fills d_logits [T,count] (=) of the vocabulary rows from `first`.
+  using LogitGradientHook =
+      std::function<void(std::int64_t first, std::int64_t count, std::span<float> d_logits)>;
+  // d_x [T,H] (=) of the mean loss over `count` tokens; after forward, same x. With `d_logits`, of
+  // what has that gradient with respect to the logits instead.
   void backward(std::span<const float> x, std::span<const std::int32_t> targets, std::int64_t count,
-                const BandSource& bands, std::span<float> d_x);
+                const BandSource& bands, const LogitGradientHook& d_logits, std::span<float> d_x);
 
  private:
   // Calls body(first row, logits of the band, weights of the band) for every band, ascending.

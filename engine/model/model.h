@@ -43,6 +43,10 @@ struct SweepHooks {
   // The logits never exist at once; given here band by band: [T, count] from vocabulary row
   // `first`.
   std::function<void(std::int64_t first, std::int64_t count, std::span<const float> logits)> logits;
+  // For checks: fills the gradient with respect to the same piece of the logits, w, in place of the
+  // loss's. Then forward_backward adds the gradient of <w, logits>; the loss stays what it is.
+  std::function<void(std::int64_t first, std::int64_t count, std::span<float> d_logits)>
+      logit_gradient;
   // Interior values and gradients for checks; nothing is kept without it.
   Trace* trace = nullptr;
 };

@@ -168,7 +168,8 @@ void Sweep::score(SweepResult& result) {
 
   const std::span<float> d_normed = arena_.take<float>(wide);
   const std::span<float> d_mixed = arena_.take<float>(wide);
-  scorer_->backward(normed, batch_.targets, batch_.loss_count(), bands, d_normed);
+  scorer_->backward(normed, batch_.targets, batch_.loss_count(), bands, hooks_.logit_gradient,
+                    d_normed);
   std::fill(d_mixed.begin(), d_mixed.end(), 0.0f);
   std::vector<float*> gradients(d_bank_entries_);
   gradients.push_back(d_residual_.data());
