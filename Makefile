@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS := $(shell nproc)
 
-.PHONY: help deps build test quickstart check-forward check-gradients tokenizer-parity mutants bench \
+.PHONY: help deps build test quickstart check-forward check-gradients check-hash check-faults tokenizer-parity mutants bench \
         bench-stream asan fuzz tsan format \
         format-check clean
 
@@ -28,6 +28,12 @@ check-forward: build ## engine against oracle, recorded dumps and reference data
 
 check-gradients: build ## engine against exact derivatives, finite differences and reference data
 	@OMP_WAIT_POLICY=passive build/release/checks/check_gradients
+
+check-hash: build ## 72 training runs, every combination of threads, memory, instruction set, kill: one SHA-256
+	@checks/check_hash.sh build/release
+
+check-faults: build ## training under failing reads, writes, fsyncs, renames and kills, up to 64 places of each kind
+	@checks/faults_check.sh build/release --all
 
 tokenizer-parity: build ## the tokenizer against npm's tiktoken and js-tiktoken (needs node and npm)
 	@mkdir -p build/tokenizer-parity

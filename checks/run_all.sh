@@ -18,7 +18,7 @@ programs=(check_ops check_store check_fuzz check_model check_train check_data ch
   check_measure check_forward check_gradients check_trajectory)
 names=("$@")
 [ $# -gt 0 ] || names=(check_self "${scripts[@]}" "${programs[@]}" programs_check.sh mutants_check.sh
-  cli_check.sh one_hash.sh tokenizer_parity.sh)
+  cli_check.sh one_hash.sh faults_check.sh tokenizer_parity.sh)
 [ "${1:-}" = --programs ] && names=(check_self "${programs[@]}")
 
 # libgomp's waiting threads spin by default, which on shared cores makes everything many times slower.
@@ -55,7 +55,7 @@ skip_reasons() {
 for name in "${names[@]}"; do
   log=$logs/$name.log
   case $name in
-    symbols.sh | programs_check.sh | mutants_check.sh | cli_check.sh | one_hash.sh | tokenizer_parity.sh) command=("$here/$name" "$build") ;;
+    symbols.sh | programs_check.sh | mutants_check.sh | cli_check.sh | one_hash.sh | faults_check.sh | tokenizer_parity.sh) command=("$here/$name" "$build") ;;
     *.sh) command=("$here/$name") ;;
     *) command=("$build/checks/$name") ;;
   esac
