@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS := $(shell nproc)
 
-.PHONY: help deps build test quickstart check-forward check-gradients check-hash check-faults tokenizer-parity mutants bench \
+.PHONY: help deps build test quickstart check-forward check-gradients check-differences check-hash check-faults tokenizer-parity mutants bench \
         bench-stream asan fuzz tsan format \
         format-check clean
 
@@ -28,6 +28,10 @@ check-forward: build ## engine against oracle, recorded dumps and reference data
 
 check-gradients: build ## engine against exact derivatives, finite differences and reference data
 	@OMP_WAIT_POLICY=passive build/release/checks/check_gradients
+
+check-differences: build ## case G12: 1,000 random directions, a tensor of norm 60.85; record in build/ (half an hour)
+	@rm -f build/release/differences.jsonl
+	@OMP_WAIT_POLICY=passive build/release/checks/check_gradients --directions 1000 --out build/release/differences.jsonl
 
 check-hash: build ## 72 training runs, every combination of threads, memory, instruction set, kill: one SHA-256
 	@checks/check_hash.sh build/release

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/multiprecision/cpp_bin_float.hpp>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -17,43 +16,45 @@
 namespace checks {
 namespace {
 
-using boost::multiprecision::cpp_bin_float_50;
 using engine::model::AdapterSet;
+using Chosen = std::function<bool(const std::string&)>;
 using Routing = std::map<std::int64_t, std::vector<std::int32_t>>;
 
 constexpr double kStep = 0.08;     // of the tensors' norm, the largest
 constexpr int kSteps = 9;          // each half of the one before
-constexpr double kNoise = 1.65;    // eta / h times this is what S(h) may err by
+constexpr double kNoise = 5.1;     // sigma / h times this is what S(h) may err by
 constexpr double kCoarse = 0.1;    // of the derivative: truncation and resolution together
 constexpr double kSharp = 4e-4;    // likewise
 constexpr double kEnough = 1e-4;   // likewise: no need to look for a better step
 constexpr double kPlanted = 1e-3;  // a relative error of the gradient that sharp rows must see
 constexpr std::uint64_t kSeeds = 32;
 constexpr double kNoiseStep = 1e-7;  // of the norm of all adapters: displaces no loss measurably
-constexpr int kNoisePoints = 16;
+constexpr int kNoisePoints = 64;
 
-// Mean cross-entropy of float32 logits, 50 digits.
-cpp_bin_float_50 loss_of(const EngineRun& run, const engine::model::Batch& batch) {
+// Mean cross-entropy of float32 logits; what long double rounds is nothing beside their own noise.
+long double loss_of(const EngineRun& run, const engine::model::Batch& batch) {
   const std::size_t width = run.logits.size() / batch.tokens.size();
-  cpp_bin_float_50 sum = 0;
+  long double sum = 0;
   for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
     if (batch.targets[t] < 0) continue;
     const auto row = std::span(run.logits).subspan(t * width, width);
-    cpp_bin_float_50 total = 0;
-    for (const float logit : row) total += exp(cpp_bin_float_50(logit));
-    sum += log(total) - row[static_cast<std::size_t>(batch.targets[t])];
+    long double total = 0;
+    for (const float logit : row) total += std::exp(static_cast<long double>(logit));
+    sum += std::log(total) - row[static_cast<std::size_t>(batch.targets[t])];
   }
-  return sum / batch.trained();
+  return sum / static_cast<long double>(batch.trained());
 }
 
 class Differences {
  public:
-  Differences(const std::filesystem::path& model, std::int64_t tokens)
-      : engine_(model), adapters_(random_adapter_set(engine_, 4, 8.0, 2)) {
+  Differences(const std::filesystem::path& model, std::int64_t tokens, bool large = false)
+      : engine_(model),
+        adapters_(large ? adapters_with_a_large_tensor(engine_)
+                        : random_adapter_set(engine_, 4, 8.0, 2)) {
     batch_ = steady_batch(tokens);
     // Half of the tokens are trained: 50-digit exponentials are what takes the time.
     std::fill_n(batch_.targets.begin(), tokens / 2, -1);
-    base_routing_ = run_backward(engine_, batch_, *adapters_).trace.route_index;
+    base_routing_ = chosen_sets(run_backward(engine_, batch_, *adapters_));
     for (const auto& tensor : adapters_->tensors()) {
       values_.insert(values_.end(), tensor.values.begin(), tensor.values.end());
       gradient_.insert(gradient_.end(), tensor.gradient.begin(), tensor.gradient.end());
@@ -71,20 +72,11 @@ class Differences {
   }
 
   // The tensors whose names `chosen` answers yes to, along their gradient.
-  GradientRow along_gradient(const std::string& name,
-                             const std::function<bool(const std::string&)>& chosen) {
-    std::vector<double> v = gradient_;
-    std::size_t at = 0;
-    for (const auto& tensor : adapters_->tensors()) {
-      if (!chosen(tensor.name))
-        std::fill_n(v.begin() + static_cast<std::ptrdiff_t>(at), tensor.values.size(), 0.0);
-      at += tensor.values.size();
-    }
-    return row(name, v);
+  GradientRow along_gradient(const std::string& name, const Chosen& chosen) {
+    return row(name, only(gradient_, chosen));
   }
-
-  GradientRow along_signs(std::uint64_t seed) {
-    return row(fmt::format("all adapters, random signs {}", seed), signs(seed));
+  GradientRow along_signs(const std::string& name, std::uint64_t seed, const Chosen& chosen) {
+    return row(fmt::format("{}, random signs {}", name, seed), only(signs(seed), chosen));
   }
 
  private:
@@ -107,6 +99,29 @@ class Differences {
     return best;
   }
 
+  // Zero outside the chosen tensors.
+  std::vector<double> only(std::vector<double> v, const Chosen& chosen) const {
+    std::size_t at = 0;
+    for (const auto& tensor : adapters_->tensors()) {
+      if (!chosen(tensor.name))
+        std::fill_n(v.begin() + static_cast<std::ptrdiff_t>(at), tensor.values.size(), 0.0);
+      at += tensor.values.size();
+    }
+    return v;
+  }
+
+  // Every token's experts as a set: their order is by score, and where two of them swap places the
+  // loss is as smooth as elsewhere.
+  Routing chosen_sets(const EngineRun& run) const {
+    Routing sets = run.trace.route_index;
+    for (auto& [layer, index] : sets) {
+      for (auto at = index.begin(); at != index.end(); at += engine_.config().chosen) {
+        std::sort(at, at + engine_.config().chosen);
+      }
+    }
+    return sets;
+  }
+
   std::vector<double> signs(std::uint64_t seed) const {
     const engine::base::CounterRng rng(seed, "direction");
     std::vector<double> v(values_.size());
@@ -116,7 +131,7 @@ class Differences {
 
   // Loss at values + step * v (v of length 1), rounded to float32; the displacement that was really
   // made is measured along v. Sets flipped_ if any token changed its experts.
-  std::pair<cpp_bin_float_50, double> loss_at(const std::vector<double>& v, double step) {
+  std::pair<long double, double> loss_at(const std::vector<double>& v, double step) {
     std::size_t at = 0;
     double moved = 0.0;
     for (const auto& tensor : adapters_->tensors()) {
@@ -127,7 +142,7 @@ class Differences {
       }
     }
     const EngineRun run = run_forward(engine_, batch_, adapters_.get());
-    flipped_ = flipped_ || run.trace.route_index != base_routing_;
+    flipped_ = flipped_ || chosen_sets(run) != base_routing_;
     return {loss_of(run, batch_), moved};
   }
 
@@ -141,7 +156,7 @@ class Differences {
   void measure_noise() {
     std::vector<double> v = signs(0);
     for (double& x : v) x /= std::sqrt(static_cast<double>(v.size()));
-    double norm = 0.0, along = 0.0;
+    double norm = 0.0, along = 0.0, square = 0.0;
     for (std::size_t i = 0; i < v.size(); ++i) {
       norm += values_[i] * values_[i];
       along += v[i] * gradient_[i];
@@ -150,8 +165,10 @@ class Differences {
     for (int point = 1; point <= kNoisePoints; ++point) {
       const auto [loss, moved] = loss_at(v, point * kNoiseStep * std::sqrt(norm));
       const double predicted = along * (moved - at_start);
-      noise_ = std::max(noise_, std::abs(static_cast<double>(loss - start) - predicted));
+      const double off = static_cast<double>(loss - start) - predicted;
+      square += off * off / kNoisePoints;
     }
+    noise_ = std::sqrt(square / 2);  // both ends of each difference have theirs
   }
 
   GradientRow row(const std::string& name, std::vector<double> v) {
@@ -260,12 +277,44 @@ GradientTable check_against_differences(const std::filesystem::path& model, std:
   }
   add("all adapters", [](const std::string&) { return true; });
   for (std::uint64_t seed = 1; seed <= 4; ++seed) {
-    table.rows.push_back(differences.along_signs(seed));
+    table.rows.push_back(
+        differences.along_signs("all adapters", seed, [](const std::string&) { return true; }));
   }
   table.title =
       fmt::format("central differences of the whole model, {} tokens, noise of the loss {:.2e}",
                   tokens, differences.noise());
   table.planted.push_back(differences.planted());
+  return table;
+}
+
+std::unique_ptr<AdapterSet> adapters_with_a_large_tensor(Engine& engine) {
+  auto adapters = random_adapter_set(engine, 4, 8.0, 2);
+  for (const auto& tensor : adapters->tensors()) {
+    if (tensor.name != kLargeTensor) continue;
+    double square = 0.0;
+    for (const float value : tensor.values) square += double{value} * value;
+    const double factor = kLargeNorm / std::sqrt(square);
+    for (float& value : tensor.values) value = static_cast<float>(factor * value);
+    return adapters;
+  }
+  throw std::runtime_error(fmt::format("the model has no adapter tensor {}", kLargeTensor));
+}
+
+GradientTable check_random_directions(const std::filesystem::path& model, std::int64_t tokens,
+                                      std::uint64_t count) {
+  Differences differences(model, tokens, true);
+  GradientTable table;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string one = i % 2 == 0
+                                ? kLargeTensor
+                                : differences.tensors()[i / 4 % differences.tensors().size()].name;
+    const bool all = i % 4 == 1;
+    table.rows.push_back(
+        differences.along_signs(all ? "all adapters" : one, i + 1,
+                                [&](const std::string& name) { return all || name == one; }));
+  }
+  table.title = fmt::format("G12: {} random directions, {} has norm {}, noise of the loss {:.2e}",
+                            count, kLargeTensor, kLargeNorm, differences.noise());
   return table;
 }
 

@@ -8,6 +8,7 @@
 #include <numbers>
 
 #include "checks/engine_run.h"
+#include "checks/gradient_differences.h"
 #include "engine/base/rng.h"
 #include "oracle/dual.h"
 #include "oracle/model.h"
@@ -29,6 +30,7 @@ struct Functional {
 
 struct Probe {
   std::string name;
+  int first;                                                 // number of its first direction
   std::vector<std::vector<double>> gradients;                // the engine's, one a functional
   std::vector<std::array<double, kDirections>> derivatives;  // the oracle's, likewise
 };
@@ -74,7 +76,7 @@ class DualRun {
   void differentiate(Probe& probe, const std::vector<Functional>& functionals) {
     std::vector<Scalar>& where = place(probe);
     for (int which = 0; which < kDirections; ++which) {
-      const std::vector<double> v = direction(probe.name, which, where.size());
+      const std::vector<double> v = direction(probe.name, probe.first + which, where.size());
       for (std::size_t i = 0; i < v.size(); ++i) where[i].tangent[which] = v[i];
     }
     const auto trace = oracle::forward<Scalar>(checkpoint_, adapters_, batch_, options_);
@@ -119,7 +121,7 @@ GradientRow judge(const Probe& probe, std::size_t functional, const std::string&
   row.norm = norm_of(probe.gradients[functional]);
   double square = 0.0;
   for (int which = 0; which < kDirections; ++which) {
-    const std::vector<double> v = direction(probe.name, which, gradient.size());
+    const std::vector<double> v = direction(probe.name, probe.first + which, gradient.size());
     double product = 0.0;
     for (std::size_t i = 0; i < v.size(); ++i) product += v[i] * gradient[i];
     const double error = (product - probe.derivatives[functional][which]) / row.norm;
@@ -163,6 +165,15 @@ void add_rows(const std::vector<Probe>& probes, std::size_t functional, const st
                            planted > 0 && refused == planted});
 }
 
+// Two documents; nothing predicts across the border.
+engine::model::Batch batch_of(std::int64_t tokens, std::int64_t vocabulary) {
+  engine::model::Batch batch = forward_batch(random_ids(tokens, vocabulary, 8));
+  const std::int64_t border = tokens * 2 / 3;
+  batch.targets[static_cast<std::size_t>(border - 1)] = -1;
+  batch.documents = {0, border, tokens};
+  return batch;
+}
+
 // The engine's gradients of one functional, tensors in the order of probes; made where missing.
 void collect(Engine& engine, const engine::model::Batch& batch, engine::model::AdapterSet& adapters,
              const Functional& functional, EngineRun& run, std::vector<Probe>& probes) {
@@ -170,7 +181,7 @@ void collect(Engine& engine, const engine::model::Batch& batch, engine::model::A
   run = run_backward(engine, batch, adapters, functional.weights);
   std::size_t at = 0;
   const auto add = [&](const std::string& name, std::span<const float> gradient) {
-    if (at == probes.size()) probes.push_back({name, {}, {}});
+    if (at == probes.size()) probes.push_back({name, 0, {}, {}});
     probes[at++].gradients.emplace_back(gradient.begin(), gradient.end());
   };
   for (const auto& tensor : adapters.tensors()) add(tensor.name, tensor.gradient);
@@ -179,15 +190,33 @@ void collect(Engine& engine, const engine::model::Batch& batch, engine::model::A
   }
 }
 
+// The oracle's derivatives of every probe, with the experts that the engine chose.
+void differentiate(Engine& engine, const std::filesystem::path& model,
+                   const engine::model::Batch& batch, const engine::model::AdapterSet& adapters,
+                   const EngineRun& run, const std::vector<Functional>& functionals,
+                   std::vector<Probe>& probes) {
+  std::vector<std::vector<std::int32_t>> routing(static_cast<std::size_t>(engine.config().layers));
+  for (const auto& [layer, index] : run.trace.route_index) {
+    routing[static_cast<std::size_t>(layer)] = index;
+  }
+  const oracle::Adapters<double> values = oracle_adapters(adapters);
+  const auto count = static_cast<std::int64_t>(probes.size());
+#pragma omp parallel
+  {
+    DualRun dual(model, values, oracle_batch(batch), routing);
+#pragma omp for schedule(dynamic)
+    for (std::int64_t i = 0; i < count; ++i) {
+      dual.differentiate(probes[static_cast<std::size_t>(i)], functionals);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<GradientTable> check_against_duals(const std::filesystem::path& model,
                                                std::int64_t tokens, bool quick) {
   Engine engine(model);
-  engine::model::Batch batch = forward_batch(random_ids(tokens, engine.config().vocabulary, 8));
-  const std::int64_t border = tokens * 2 / 3;
-  batch.targets[static_cast<std::size_t>(border - 1)] = -1;
-  batch.documents = {0, border, tokens};
+  const engine::model::Batch batch = batch_of(tokens, engine.config().vocabulary);
   const auto adapters = random_adapter_set(engine, 4, 8.0, 1);
 
   std::vector<Functional> functionals = {{"", {}}};
@@ -206,20 +235,7 @@ std::vector<GradientTable> check_against_duals(const std::filesystem::path& mode
     probes = std::move(some);
   }
 
-  std::vector<std::vector<std::int32_t>> routing(static_cast<std::size_t>(engine.config().layers));
-  for (const auto& [layer, index] : run.trace.route_index) {
-    routing[static_cast<std::size_t>(layer)] = index;
-  }
-  const oracle::Adapters<double> values = oracle_adapters(*adapters);
-  const auto count = static_cast<std::int64_t>(probes.size());
-#pragma omp parallel
-  {
-    DualRun dual(model, values, oracle_batch(batch), routing);
-#pragma omp for schedule(dynamic)
-    for (std::int64_t i = 0; i < count; ++i) {
-      dual.differentiate(probes[static_cast<std::size_t>(i)], functionals);
-    }
-  }
+  differentiate(engine, model, batch, *adapters, run, functionals, probes);
   std::vector<GradientTable> tables(2);
   tables[0].title = fmt::format("gradients of the loss against dual numbers, {} tokens", tokens);
   tables[1].title =
@@ -228,6 +244,33 @@ std::vector<GradientTable> check_against_duals(const std::filesystem::path& mode
     add_rows(probes, f, functionals[f].name, tables[f == 0 ? 0 : 1]);
   }
   return tables;
+}
+
+GradientTable check_large_tensor(const std::filesystem::path& model, std::int64_t tokens,
+                                 int groups) {
+  Engine engine(model);
+  const engine::model::Batch batch = batch_of(tokens, engine.config().vocabulary);
+  const auto adapters = adapters_with_a_large_tensor(engine);
+  const std::vector<Functional> loss = {{"", {}}};
+  EngineRun run;
+  std::vector<Probe> all, probes;
+  collect(engine, batch, *adapters, loss.front(), run, all);
+  for (const Probe& probe : all) {
+    if (probe.name != kLargeTensor) continue;
+    for (int group = 0; group < groups; ++group) {
+      probes.push_back(probe);
+      probes.back().first = group * kDirections;
+    }
+  }
+  differentiate(engine, model, batch, *adapters, run, loss, probes);
+  GradientTable table;
+  table.title = fmt::format("G12: {} of norm {} against dual numbers, {} times {} directions",
+                            kLargeTensor, kLargeNorm, groups, kDirections);
+  add_rows(probes, 0, "", table);
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    table.rows[i].name += fmt::format(", directions {} ...", probes[i].first);
+  }
+  return table;
 }
 
 }  // namespace checks

@@ -32,4 +32,9 @@ namespace checks {
 std::vector<GradientTable> check_against_duals(const std::filesystem::path& model,
                                                std::int64_t tokens, bool quick);
 
+// Case G12: the same of the loss, for kLargeTensor alone, of norm 60.85, in `groups` times eight
+// directions. Every group by itself must see the three errors of 1e-3.
+GradientTable check_large_tensor(const std::filesystem::path& model, std::int64_t tokens,
+                                 int groups);
+
 }  // namespace checks
