@@ -1,6 +1,7 @@
 #include "engine/store/block_stream.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <utility>
 
@@ -8,12 +9,14 @@ namespace engine::store {
 
 BlockStream::BlockStream(ReadQueue& queue, std::vector<std::span<std::byte>> slots,
                          std::size_t ahead, std::size_t keys,
-                         std::function<ReadList(std::uint32_t key)> locate)
+                         std::function<ReadList(std::uint32_t key)> locate, std::size_t group)
     : queue_(queue),
       ahead_(ahead),
+      group_(group == 0 ? std::max<std::size_t>(keys, 1) : group),
       locate_(std::move(locate)),
       slot_of_(keys, kNone),
-      last_use_(keys, kNone) {
+      last_use_(keys, kNone),
+      held_((keys + group_ - 1) / group_) {
   for (const std::span<std::byte> memory : slots) slots_.push_back({memory});
 }
 
@@ -22,7 +25,38 @@ std::size_t BlockStream::live() const {
       std::ranges::count_if(slots_, [](const Slot& slot) { return slot.use != kNone; }));
 }
 
+// Numbers the uses anew, without those that are over and whose blocks lie in no slot, so that a
+// stream that goes on for ever does not grow for ever. Their order stays, so nothing is decided
+// otherwise.
+void BlockStream::forget() {
+  std::vector<std::uint32_t> kept;  // Of those that are over.
+  for (const Slot& slot : slots_) {
+    if (slot.use < position_) kept.push_back(slot.use);
+  }
+  std::ranges::sort(kept);
+  const auto moved = [&](std::uint32_t use) {
+    if (use == kNone) return kNone;
+    const auto places = static_cast<std::uint32_t>(kept.size());
+    if (use >= position_) return use - position_ + places;
+    const auto place = std::ranges::lower_bound(kept, use);
+    assert(place != kept.end() && *place == use);
+    return static_cast<std::uint32_t>(place - kept.begin());
+  };
+  std::vector<Use> uses;
+  const auto take = [&](const Use& use) { uses.push_back({use.key, moved(use.again)}); };
+  for (const std::uint32_t use : kept) take(uses_[use]);
+  std::for_each(uses_.begin() + position_, uses_.end(), take);
+  for (Slot& slot : slots_) slot.use = moved(slot.use);
+  in_use_ = moved(in_use_);
+  requested_ = moved(requested_);
+  position_ = static_cast<std::uint32_t>(kept.size());
+  uses_ = std::move(uses);
+  std::ranges::fill(last_use_, kNone);
+  for (std::uint32_t use = 0; use < uses_.size(); ++use) last_use_[uses_[use].key] = use;
+}
+
 void BlockStream::want(std::span<const std::uint32_t> keys) {
+  if (position_ > slot_of_.size() + slots_.size()) forget();
   for (const std::uint32_t key : keys) {
     const auto use = static_cast<std::uint32_t>(uses_.size());
     uses_.push_back({key, kNone});
@@ -40,26 +74,31 @@ bool BlockStream::needed(const Slot& slot) const {
 BlockStream::Slot* BlockStream::choose(std::uint32_t use) {
   Slot* best = nullptr;
   // Larger is better: the later it is wanted again; never again is latest of all, and among those
-  // the one that was used first.
+  // the one that was used first, of the group with most slots.
+  using Merit = std::array<std::uint64_t, 3>;
   const auto merit = [&](const Slot& slot) {
-    if (slot.use == kNone) return std::pair(std::uint64_t{1} << 33, std::uint64_t{0});
+    if (slot.use == kNone) return Merit{std::uint64_t{1} << 33, 0, 0};
     const std::uint32_t again = uses_[slot.use].again;
-    return again == kNone ? std::pair(std::uint64_t{1} << 32, std::uint64_t{kNone - slot.use})
-                          : std::pair(std::uint64_t{again}, std::uint64_t{0});
+    if (again != kNone) return Merit{again, 0, 0};
+    return Merit{std::uint64_t{1} << 32, slots_of_group(slot.use), kNone - slot.use};
   };
   for (Slot& slot : slots_) {
-    if (needed(slot) || merit(slot).first <= use) continue;
+    if (needed(slot) || merit(slot)[0] <= use) continue;
     if (best == nullptr || merit(slot) > merit(*best)) best = &slot;
   }
   return best;
 }
 
 void BlockStream::read_into(Slot& slot, std::uint32_t use) {
-  if (slot.use != kNone) slot_of_[uses_[slot.use].key] = kNone;
+  if (slot.use != kNone) {
+    slot_of_[uses_[slot.use].key] = kNone;
+    --slots_of_group(slot.use);
+  }
   const std::uint32_t key = uses_[use].key;
   const ReadList list = locate_(key);
   assert(list.room_bytes() <= slot.memory.size());
   slot.use = use;
+  ++slots_of_group(use);
   slot.fresh = true;
   slot.bytes = list.bytes();
   slot_of_[key] = static_cast<std::uint32_t>(&slot - slots_.data());

@@ -16,8 +16,9 @@ namespace engine::store {
 // and still lies in a slot is not read again. This is the turn-around: whoever walks up and down
 // finds the last of the way up when the way down begins.
 //
-//   which slot is read over   a free one; else the longest unused among those that nobody wants
-//                             again as far as is known; else the one wanted last, if that is later
+//   which slot is read over   a free one; else, among those that nobody wants again as far as is
+//                             known, the longest unused one of the group that has most of them
+//                             (a layer's experts: one group must not push out all others); else the one wanted last, if that is later
 //                             than what is to be read; never the block in use, nor one that was
 //                             read and not used yet
 //   how far ahead             `ahead` blocks that are read or being read and not used yet
@@ -27,9 +28,11 @@ namespace engine::store {
 class BlockStream {
  public:
   // Blocks have keys 0 ... keys-1; `locate` says where the ranges of one lie. All slots have the
-  // same size, enough for any room that `locate` asks for, and begin on a block border.
+  // same size, enough for any room that `locate` asks for, and begin on a block border. Groups are
+  // of `group` keys; 0: all are one.
   BlockStream(ReadQueue& queue, std::vector<std::span<std::byte>> slots, std::size_t ahead,
-              std::size_t keys, std::function<ReadList(std::uint32_t key)> locate);
+              std::size_t keys, std::function<ReadList(std::uint32_t key)> locate,
+              std::size_t group = 0);
 
   // To be used in this order, behind everything that is wanted already.
   void want(std::span<const std::uint32_t> keys);
@@ -62,6 +65,8 @@ class BlockStream {
     std::vector<ReadQueue::Ticket> tickets = {};
   };
   bool needed(const Slot& slot) const;
+  std::uint32_t& slots_of_group(std::uint32_t use) { return held_[uses_[use].key / group_]; }
+  void forget();
   Slot* choose(std::uint32_t use);
   void read_into(Slot& slot, std::uint32_t use);
   bool request_next(bool may_read);
@@ -70,11 +75,13 @@ class BlockStream {
 
   ReadQueue& queue_;
   std::size_t ahead_;
+  std::size_t group_;
   std::function<ReadList(std::uint32_t)> locate_;
   std::vector<Slot> slots_;  // of fixed number, for ever
   std::vector<Use> uses_;
   std::vector<std::uint32_t> slot_of_;   // [key], kNone if in none
   std::vector<std::uint32_t> last_use_;  // [key] that is wanted so far
+  std::vector<std::uint32_t> held_;      // [group] slots with a block of it
   std::uint32_t in_use_ = kNone;         // a use
   std::uint32_t position_ = 0;           // uses before it are over, or in use
   std::uint32_t requested_ = 0;          // uses before it have a slot
