@@ -119,12 +119,13 @@ model::ExpertSource FixtureLayers::experts(const model::Config& config,
 
 void fixture_layer_forward(const FixtureLayers& layers, const model::Config& config,
                            std::int64_t layer, const std::string& prefix,
-                           std::vector<std::vector<float>>& bank, std::vector<float>& h) {
+                           std::vector<std::vector<float>>& bank, std::vector<float>& h,
+                           model::CarriedState* carried) {
   const std::int64_t tokens = static_cast<std::int64_t>(h.size()) / config.hidden;
   const std::vector<std::int64_t> documents = {0, tokens};
   std::vector<std::byte> block(std::size_t{1} << 24);
   engine::base::Arena arena(block);
-  const model::HalfContext context{config, layer, tokens, documents, nullptr, arena, {}};
+  const model::HalfContext context{config, layer, tokens, documents, nullptr, arena, {}, carried};
   const auto views = [&bank] {
     std::vector<const float*> entries;
     for (const auto& entry : bank) entries.push_back(entry.data());

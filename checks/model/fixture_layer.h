@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checks/reference.h"
+#include "engine/model/carried_state.h"
 #include "engine/model/config.h"
 #include "engine/model/layer.h"
 
@@ -40,9 +41,10 @@ class FixtureLayers {
 };
 
 // One layer: bank entries [T,H] before its own snapshot (it is added at a boundary), residual in
-// and out.
+// and out. carried: the tokens continue that sequence.
 void fixture_layer_forward(const FixtureLayers& layers, const engine::model::Config& config,
                            std::int64_t layer, const std::string& prefix,
-                           std::vector<std::vector<float>>& bank, std::vector<float>& h);
+                           std::vector<std::vector<float>>& bank, std::vector<float>& h,
+                           engine::model::CarriedState* carried = nullptr);
 
 }  // namespace checks

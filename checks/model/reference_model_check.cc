@@ -159,8 +159,14 @@ class ReferenceK3 {
   explicit ReferenceK3(const std::filesystem::path& folder)
       : config_(checks::fixture_config()), layers_(read(folder)) {}
 
-  // Logits [T,V].
-  std::vector<float> logits(const std::vector<std::int32_t>& ids) const {
+  // An empty sequence of up to `most` tokens.
+  engine::model::CarriedState start(std::int64_t most, engine::base::RamBudget& budget) const {
+    return {config_, most, budget};
+  }
+
+  // Logits [T,V]; of the next tokens of a sequence where one is carried.
+  std::vector<float> logits(const std::vector<std::int32_t>& ids,
+                            engine::model::CarriedState* carried = nullptr) const {
     const auto hidden = static_cast<std::size_t>(config_.hidden);
     const std::span<const float> table = layers_.vector("embed_tokens_weight");
     std::vector<float> h;
@@ -171,8 +177,9 @@ class ReferenceK3 {
     std::vector<std::vector<float>> bank;
     for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
       checks::fixture_layer_forward(layers_, config_, layer, fmt::format("layers_{}_", layer), bank,
-                                    h);
+                                    h, carried);
     }
+    if (carried != nullptr) carried->advance(static_cast<std::int64_t>(ids.size()));
     std::vector<const float*> sources;
     for (const auto& entry : bank) sources.push_back(entry.data());
     sources.push_back(h.data());
@@ -244,6 +251,30 @@ TEST(ReferenceModel, TeacherForcingAndGreedy) {
   auto ids = reference.at("prompt_ids").get<std::vector<std::int32_t>>();
   while (ids.size() < full.size()) ids.push_back(model.argmax(model.logits(ids)).back());
   EXPECT_EQ(ids, full);
+}
+
+// The same twenty tokens, each from the state that those before it left.
+TEST(ReferenceModel, GreedyWithCarriedState) {
+  CHECKS_NEED(folder, checks::reference_fixtures());
+  const ReferenceK3 model(folder);
+  const checks::JsonFile file(folder / "ref_k3.json");
+  const auto full = file.root().at("full_ids").get<std::vector<std::int32_t>>();
+  auto ids = file.root().at("prompt_ids").get<std::vector<std::int32_t>>();
+  engine::base::RamBudget budget(std::uint64_t{1} << 30);
+  engine::model::CarriedState carried = model.start(std::ssize(full), budget);
+  std::vector<std::int32_t> next = ids;
+  std::vector<float> all;
+  while (!next.empty()) {
+    const std::vector<float> logits = model.logits(next, &carried);
+    all.insert(all.end(), logits.begin(), logits.end());
+    next.clear();
+    if (ids.size() == full.size()) break;
+    next = {model.argmax(logits).back()};
+    ids.push_back(next[0]);
+  }
+  EXPECT_EQ(ids, full);
+  const auto same = checks::same_bits(all, model.logits(full));
+  EXPECT_TRUE(same) << same.why;
 }
 
 }  // namespace

@@ -52,14 +52,16 @@ std::int64_t ExpertStream::slot_bytes(const Config& config) {
 
 ExpertStream::ExpertStream(const store::ShardReader& reader, const Config& config, bool strict,
                            store::ReadQueue& queue, std::vector<std::span<std::byte>> slots,
-                           std::size_t ahead)
+                           std::size_t ahead, bool repeated)
     : reader_(reader),
       config_(config),
       strict_(strict),
       announced_(static_cast<std::size_t>(config.layers)),
-      stream_(queue, std::move(slots), ahead,
-              static_cast<std::size_t>(config.layers * config.experts),
-              [this](std::uint32_t wanted) { return locate(wanted); }) {}
+      order_(static_cast<std::size_t>(config.layers)),
+      stream_(
+          queue, std::move(slots), ahead, static_cast<std::size_t>(config.layers * config.experts),
+          [this](std::uint32_t wanted) { return locate(wanted); },
+          repeated ? static_cast<std::size_t>(config.experts) : 0) {}
 
 ExpertStream::Tensors ExpertStream::find(std::int64_t layer, std::int64_t expert) const {
   Tensors tensors{};
@@ -78,7 +80,9 @@ ExpertStream::Tensors ExpertStream::find(std::int64_t layer, std::int64_t expert
   return tensors;
 }
 
-std::vector<std::int32_t> ExpertStream::order_on_disk(std::int64_t layer) const {
+const std::vector<std::int32_t>& ExpertStream::order_on_disk(std::int64_t layer) {
+  std::vector<std::int32_t>& order = order_[static_cast<std::size_t>(layer)];
+  if (!order.empty()) return order;
   std::vector<std::pair<std::pair<std::int32_t, std::uint64_t>, std::int32_t>> places;
   for (std::int64_t expert = 0; expert < config_.experts; ++expert) {
     const store::TensorEntry& first = reader_.find(
@@ -86,7 +90,6 @@ std::vector<std::int32_t> ExpertStream::order_on_disk(std::int64_t layer) const 
     places.emplace_back(std::pair(first.shard, first.offset), static_cast<std::int32_t>(expert));
   }
   std::ranges::sort(places);
-  std::vector<std::int32_t> order;
   for (const auto& [place, expert] : places) order.push_back(expert);
   return order;
 }
@@ -96,6 +99,7 @@ ExpertSource ExpertStream::source(std::int64_t layer) {
   source.order = order_on_disk(layer);
   source.announce = [this, layer](std::span<const std::int32_t> experts) {
     std::vector<std::uint32_t>& keys = announced_[static_cast<std::size_t>(layer)];
+    keys.clear();
     for (const std::int32_t expert : experts) keys.push_back(key(layer, expert));
     stream_.want(keys);
   };

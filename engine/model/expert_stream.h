@@ -15,9 +15,11 @@ namespace engine::model {
 // going down, all of it is known.
 class ExpertStream {
  public:
-  // strict: a scale byte of 255 is an Error instead of being counted.
+  // strict: a scale byte of 255 is an Error instead of being counted. repeated: every layer comes
+  // again and again, and keeps a share of the slots, instead of the last layers for the way down.
   ExpertStream(const store::ShardReader& reader, const Config& config, bool strict,
-               store::ReadQueue& queue, std::vector<std::span<std::byte>> slots, std::size_t ahead);
+               store::ReadQueue& queue, std::vector<std::span<std::byte>> slots, std::size_t ahead,
+               bool repeated = false);
 
   // Bytes of one expert on disk, and of memory that holds one wherever its tensors lie.
   static std::int64_t bytes(const Config& config);
@@ -26,7 +28,7 @@ class ExpertStream {
   // The experts of a layer, for one direction; what it loads holds until the next load.
   // Errors    Error naming the tensor: missing, another shape or dtype, a scale byte that overflows
   ExpertSource source(std::int64_t layer);
-  // Everything that was announced since the beginning, layers downwards.
+  // Everything that was announced last, layers downwards.
   void want_all_again();
 
   // MXFP4 groups under scale byte 255 among the experts as they were read.
@@ -40,7 +42,7 @@ class ExpertStream {
     const store::TensorEntry* entry[6];
   };
   Tensors find(std::int64_t layer, std::int64_t expert) const;
-  std::vector<std::int32_t> order_on_disk(std::int64_t layer) const;
+  const std::vector<std::int32_t>& order_on_disk(std::int64_t layer);
   std::uint32_t key(std::int64_t layer, std::int64_t expert) const {
     return static_cast<std::uint32_t>(layer * config_.experts + expert);
   }
@@ -55,6 +57,7 @@ class ExpertStream {
   std::int64_t nan_groups_ = 0;
   std::int64_t nan_groups_with_codes_ = 0;
   std::vector<std::vector<std::uint32_t>> announced_;  // [layers] keys
+  std::vector<std::vector<std::int32_t>> order_;       // [layers], empty where not asked for yet
   store::BlockStream stream_;
 };
 

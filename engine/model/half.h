@@ -11,6 +11,8 @@
 
 namespace engine::model {
 
+class CarriedState;
+
 // What every half of a layer is told besides its weights. The arena holds activations; a half that
 // is only being measured carves from a measuring arena and computes nothing.
 struct HalfContext {
@@ -21,6 +23,8 @@ struct HalfContext {
   const AdapterSet* adapters = nullptr;
   base::Arena& arena;
   Tracer tracer;
+  // Not null: the tokens are the next ones of one sequence, see carried_state.h. Never backward.
+  CarriedState* carried = nullptr;
 
   bool measuring() const { return arena.measuring(); }
   std::span<float> floats(std::int64_t count) const { return arena.take<float>(count); }

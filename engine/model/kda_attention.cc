@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "engine/base/parallel.h"
+#include "engine/model/carried_state.h"
 #include "engine/ops/gate.h"
 #include "engine/ops/kda.h"
 #include "engine/ops/matmul.h"
@@ -34,8 +35,10 @@ KdaActivations::KdaActivations(const HalfContext& context) {
   }
   for (std::span<float>* field : {&q_inv, &k_inv, &beta, &o_inv}) *field = context.floats(heads);
   bottleneck = context.floats(context.tokens * config.kda_width);
-  states = context.floats(ops::kda_chunks(context.documents) * config.kda_heads * config.kda_width *
-                          config.kda_width);
+  // For backward, which a sequence that is continued does not know.
+  const std::int64_t chunks =
+      context.carried == nullptr ? ops::kda_chunks(context.documents) : std::int64_t{0};
+  states = context.floats(chunks * config.kda_heads * config.kda_width * config.kda_width);
   q_low = carve_adapter(context, Target::kQ);
   v_low = carve_adapter(context, Target::kV);
 }
@@ -44,14 +47,16 @@ void kda_attention_inner(const HalfContext& context, const KdaWeights& w, std::s
                          const KdaActivations& a) {
   const Config& config = context.config;
   const std::int64_t tokens = context.tokens;
+  CarriedState::Kda carried;  // Empty at a border.
+  if (context.carried != nullptr) carried = context.carried->kda(context.layer);
   ops::matmul_forward(x, w.q, a.q_in, tokens);
   ops::matmul_forward(x, w.k, a.k_in, tokens);
   ops::matmul_forward(x, w.v, a.v_in, tokens);
   adapter_forward(context, Target::kQ, x, a.q_low, a.q_in);
   adapter_forward(context, Target::kV, x, a.v_low, a.v_in);
-  ops::short_conv_forward(a.q_in, w.q_conv, context.documents, {}, a.q_conv);
-  ops::short_conv_forward(a.k_in, w.k_conv, context.documents, {}, a.k_conv);
-  ops::short_conv_forward(a.v_in, w.v_conv, context.documents, {}, a.v);
+  ops::short_conv_forward(a.q_in, w.q_conv, context.documents, carried.q_tail, a.q_conv);
+  ops::short_conv_forward(a.k_in, w.k_conv, context.documents, carried.k_tail, a.k_conv);
+  ops::short_conv_forward(a.v_in, w.v_conv, context.documents, carried.v_tail, a.v);
   ops::l2norm_forward(a.q_conv, config.kda_width, query_scale(config), a.q, a.q_inv);
   ops::l2norm_forward(a.k_conv, config.kda_width, 1.0f, a.k, a.k_inv);
 
@@ -61,7 +66,7 @@ void kda_attention_inner(const HalfContext& context, const KdaWeights& w, std::s
   ops::matmul_forward(a.bottleneck, w.f_b, a.z, tokens);
   ops::kda_gate_forward(a.z, w.a_log, w.dt_bias, config.gate_lower_bound, shape_of(config), a.g,
                         a.alpha);
-  ops::kda_forward(inputs_of(a), context.documents, shape_of(config), {}, a.states, a.o);
+  ops::kda_forward(inputs_of(a), context.documents, shape_of(config), carried.state, a.states, a.o);
 
   ops::rmsnorm_forward(a.o, w.o_norm, config.rms_norm_eps, a.o_norm, a.o_inv);
   ops::matmul_forward(x, w.g, a.gate, tokens);

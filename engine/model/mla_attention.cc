@@ -1,8 +1,10 @@
 #include "engine/model/mla_attention.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/parallel.h"
+#include "engine/model/carried_state.h"
 #include "engine/ops/gate.h"
 #include "engine/ops/matmul.h"
 #include "engine/ops/mla.h"
@@ -36,11 +38,34 @@ void join_rows(std::span<const float> left_in, std::span<const float> right_in, 
   }
 }
 
+// The context of all tokens that the present ones look at: themselves, and what is carried.
+HalfContext all_seen(const HalfContext& context) {
+  HalfContext all = context;
+  if (context.carried != nullptr) all.tokens += context.carried->tokens();
+  return all;
+}
+
+// Puts latents and rope keys behind those that are carried; all of them.
+std::pair<std::span<const float>, std::span<const float>> keep(const HalfContext& context,
+                                                               const MlaActivations& a) {
+  if (context.carried == nullptr) return {a.kv_normed, a.kr};
+  const CarriedState::Mla& carried = context.carried->mla(context.layer);
+  const auto before = static_cast<std::size_t>(context.carried->tokens());
+  const auto tokens = static_cast<std::size_t>(context.tokens);
+  const auto append = [&](std::span<const float> rows, std::span<float> to) {
+    const std::size_t width = rows.size() / tokens;
+    std::copy(rows.begin(), rows.end(), to.subspan(before * width).begin());
+    return std::span<const float>(to.first((before + tokens) * width));
+  };
+  return {append(a.kv_normed, carried.latent), append(a.kr, carried.rope)};
+}
+
 }  // namespace
 
 MlaActivations::MlaActivations(const HalfContext& context) {
   const Config& config = context.config;
   const std::int64_t tokens = context.tokens;
+  const HalfContext all = all_seen(context);
   q_latent = context.floats(tokens * config.q_lora_rank);
   q_normed = context.floats(tokens * config.q_lora_rank);
   q_inv = context.floats(tokens);
@@ -50,13 +75,13 @@ MlaActivations::MlaActivations(const HalfContext& context) {
   kv_normed = context.floats(tokens * config.kv_lora_rank);
   kv_inv = context.floats(tokens);
   kr = context.floats(tokens * config.rope_width);
-  kv = context.floats(tokens * config.mla_key_value());
+  kv = context.floats(all.tokens * config.mla_key_value());
   o = context.floats(tokens * config.mla_output());
   gate = context.floats(tokens * config.mla_output());
   gated = context.floats(tokens * config.mla_output());
-  scratch = context.floats(ops::mla_forward_scratch(tokens, shape_of(config), base::threads()));
+  scratch = context.floats(ops::mla_forward_scratch(all.tokens, shape_of(config), base::threads()));
   q_low = carve_adapter(context, Target::kQ);
-  v_low = carve_adapter(context, Target::kV);
+  v_low = carve_adapter(all, Target::kV);
 }
 
 void mla_attention_inner(const HalfContext& context, const MlaWeights& w, std::span<const float> x,
@@ -72,10 +97,17 @@ void mla_attention_inner(const HalfContext& context, const MlaWeights& w, std::s
   ops::matmul_forward(x, w.kv_a, a.kv_all, tokens);
   split_rows(a.kv_all, config.kv_lora_rank, config.rope_width, a.kv_latent, a.kr);
   ops::rmsnorm_forward(a.kv_latent, w.kv_a_norm, config.rms_norm_eps, a.kv_normed, a.kv_inv);
-  ops::matmul_forward(a.kv_normed, w.kv_b, a.kv, tokens);
-  adapter_forward(context, Target::kV, a.kv_normed, a.v_low, a.kv);
+  // Keys and values of carried tokens are made anew from their latents: the same rows, so the same
+  // bits.
+  const HalfContext all = all_seen(context);
+  const auto [latent, rope] = keep(context, a);
+  const std::int64_t sequence[2] = {0, all.tokens};
+  ops::matmul_forward(latent, w.kv_b, a.kv, all.tokens);
+  adapter_forward(all, Target::kV, latent, a.v_low, a.kv);
 
-  ops::mla_forward(a.q, a.kv, a.kr, context.documents, shape_of(config), a.scratch, a.o);
+  ops::mla_forward(a.q, a.kv, rope,
+                   context.carried == nullptr ? context.documents : ops::Documents(sequence),
+                   shape_of(config), a.scratch, a.o);
   // The gate comes before the output projection, and without a norm.
   ops::matmul_forward(x, w.g, a.gate, tokens);
   ops::output_gate_forward(a.o, a.gate, a.gated);

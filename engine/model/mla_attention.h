@@ -15,7 +15,7 @@ struct MlaActivations {
   std::span<float> kv_all;                        // [T,Rkv+Dr]
   std::span<float> kv_latent, kv_normed, kv_inv;  // [T,Rkv], [T,Rkv], [T]
   std::span<float> kr;                            // [T,Dr]
-  std::span<float> kv;                            // [T,Hm,Dn+Dv]
+  std::span<float> kv;                            // [T,Hm,Dn+Dv], carried tokens in front
   std::span<float> o, gate, gated;                // [T,Hm,Dv]
   std::span<float> scratch;
   LowRank q_low, v_low;  // [T,R] adapters

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "engine/model/checkpoint_layout.h"
+#include "engine/model/decoder.h"
 #include "engine/model/sweep.h"
 
 namespace engine::model {
@@ -54,6 +55,12 @@ SweepResult Model::forward(const Batch& batch, const AdapterSet* adapters,
   return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
                batch, adapters, false, hooks)
       .run();
+}
+
+std::unique_ptr<Decoder> Model::decode(const AdapterSet* adapters, std::int64_t prompt,
+                                       std::int64_t most) {
+  return std::make_unique<Decoder>(state_->reader, *state_->blocks, state_->config, state_->budget,
+                                   state_->options, adapters, Decoder::Length{prompt, most});
 }
 
 SweepResult Model::forward_backward(const Batch& batch, AdapterSet& adapters,

@@ -18,6 +18,7 @@
 
 namespace engine::model {
 
+class Decoder;
 class Trace;
 
 // What one sweep over the model found.
@@ -78,6 +79,12 @@ class Model {
 
   // Loss of the batch; adapters may be null (the base model).
   SweepResult forward(const Batch& batch, const AdapterSet* adapters, const SweepHooks& hooks = {});
+
+  // One sequence token by token, `prompt` tokens known of at most `most`; see decoder.h. Of this
+  // model, which must stay.
+  // Errors    Error with the plan's table if the budget cannot hold it
+  std::unique_ptr<Decoder> decode(const AdapterSet* adapters, std::int64_t prompt,
+                                  std::int64_t most);
 
   // One layer alone, from any bank (its own snapshot not yet in it) and residual; h [T,H] (in/out).
   void forward_layer(std::int64_t layer, const Batch& batch,

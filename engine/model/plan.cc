@@ -38,14 +38,15 @@ std::int64_t measure_layer(const HalfContext& context, const AttentionHalf& atte
 }  // namespace
 
 Plan plan_sweep(const LayerBlocks& blocks, const Config& config, const Batch& batch,
-                const AdapterSet* adapters, bool backward) {
+                const AdapterSet* adapters, bool backward, CarriedState* carried) {
   Plan plan;
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     base::Arena nowhere;
     const AttentionHalf attention = blocks.load_attention(layer, nowhere);
     const MlpHalf mlp = blocks.load_mlp(layer, nowhere);
     base::Arena arena;
-    const HalfContext context{config, layer, batch.size(), batch.documents, adapters, arena, {}};
+    const HalfContext context{config,   layer, batch.size(), batch.documents,
+                              adapters, arena, {},           carried};
     plan.activations_bytes =
         std::max(plan.activations_bytes, measure_layer(context, attention, mlp, backward));
   }
@@ -67,6 +68,13 @@ Plan plan_sweep(const LayerBlocks& blocks, const Config& config, const Batch& ba
     plan.expert_slots_useful = std::max<std::int64_t>(with_experts * chosen, 1);
     plan.weights_slots_useful = static_cast<std::int64_t>(blocks.count());
   }
+  if (carried != nullptr) {
+    plan.carried_bytes = carried->bytes();
+    plan.repeated = true;
+    plan.expert_slots_useful =
+        std::max<std::int64_t>((config.layers - config.dense_layers) * config.experts, 1);
+    plan.weights_slots_useful = static_cast<std::int64_t>(blocks.count());
+  }
   return plan;
 }
 
@@ -82,13 +90,14 @@ void Plan::spend(std::uint64_t bytes) {
   };
   grow(expert_slots, expert_bytes, std::min(1 + kExpertsAhead, expert_slots_useful));
   grow(weights_slots, weights_bytes, std::min(1 + kHalvesAhead, weights_slots_useful));
+  if (repeated) grow(weights_slots, weights_bytes, weights_slots_useful);
   grow(expert_slots, expert_bytes, expert_slots_useful);
   grow(weights_slots, weights_bytes, weights_slots_useful);
 }
 
 std::int64_t Plan::least_bytes() const {
   return adapter_bytes + weights_bytes + activations_bytes + expert_bytes + residual_bytes +
-         bank_bytes + record_bytes + head_bytes;
+         bank_bytes + record_bytes + head_bytes + carried_bytes;
 }
 
 std::int64_t Plan::total_bytes() const {
@@ -109,13 +118,14 @@ std::string Plan::table() const {
     if (count > 0) line(fmt::format("{} {}", count, name).c_str(), count * bytes);
   };
   slots("halves read ahead", weights_ahead(), weights_bytes);
-  slots("halves kept for the way down", weights_slots - 1 - weights_ahead(), weights_bytes);
+  slots(halves_kept_name(), weights_slots - 1 - weights_ahead(), weights_bytes);
   slots("experts read ahead", experts_ahead(), expert_bytes);
-  slots("experts kept for the way down", expert_slots - 1 - experts_ahead(), expert_bytes);
+  slots(experts_kept_name(), expert_slots - 1 - experts_ahead(), expert_bytes);
   line("residual and its gradient", residual_bytes);
   line("bank and its gradients", bank_bytes);
   line("routing of one layer", record_bytes);
   line("logits of a band and loss state", head_bytes);
+  if (carried_bytes > 0) line("carried from token to token", carried_bytes);
   line("sum", total_bytes());
   return text;
 }

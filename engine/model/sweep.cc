@@ -1,8 +1,8 @@
 #include "engine/model/sweep.h"
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
-#include <utility>
 
 #include "engine/base/float_mode.h"
 #include "engine/ops/attn_res.h"
@@ -12,15 +12,18 @@ namespace engine::model {
 
 Sweep::Sweep(const store::ShardReader& reader, const LayerBlocks& blocks, const Config& config,
              base::RamBudget& budget, const ModelOptions& options, const Batch& batch,
-             const AdapterSet* adapters, bool backward, const SweepHooks& hooks)
+             const AdapterSet* adapters, bool backward, const SweepHooks& hooks,
+             const Continuation& continued)
     : reader_(reader),
       config_(config),
       batch_(batch),
       adapters_(adapters),
       backward_(backward),
-      hooks_(hooks) {
-  Plan plan = plan_sweep(blocks, config, batch, adapters, backward);
-  plan.spend(budget.free_bytes());
+      hooks_(hooks),
+      carried_(continued.state) {
+  assert((continued.state == nullptr) == (continued.streams == nullptr));
+  Plan plan = plan_sweep(blocks, config, batch, adapters, backward, continued.state);
+  if (continued.streams == nullptr) plan.spend(budget.free_bytes());
   const std::int64_t wide = batch.size() * config.hidden;
   const std::int64_t entries = config.bank_entries();
   activations_ = budget.take<std::byte>("activations of half a layer", plan.activations_bytes);
@@ -42,34 +45,12 @@ Sweep::Sweep(const store::ShardReader& reader, const LayerBlocks& blocks, const 
   arena_ = base::Arena(activations_.span());
   base::Arena head_arena(head_.span());
   scorer_.emplace(config, batch.size(), head_arena);
-  take_slots(budget, options, plan, blocks);
-}
-
-void Sweep::take_slots(base::RamBudget& budget, const ModelOptions& options, const Plan& plan,
-                       const LayerBlocks& blocks) {
-  const auto take = [&](std::vector<std::span<std::byte>>& slots, const char* name,
-                        std::int64_t count, std::int64_t bytes) {
-    slots_.push_back(budget.take_room(name, count * bytes));
-    for (std::int64_t i = 0; i < count; ++i) {
-      slots.push_back(slots_.back().span().subspan(static_cast<std::size_t>(i * bytes),
-                                                   static_cast<std::size_t>(bytes)));
-    }
-  };
-  const std::int64_t halves_ahead = plan.weights_ahead();
-  std::vector<std::span<std::byte>> halves, experts;
-  take(halves, "weights of half a layer", 1, plan.weights_bytes);
-  take(halves, "halves read ahead", halves_ahead, plan.weights_bytes);
-  take(halves, "halves kept for the way down", plan.weights_slots - 1 - halves_ahead,
-       plan.weights_bytes);
-  const std::int64_t experts_ahead = plan.experts_ahead();
-  take(experts, "one expert", 1, plan.expert_bytes);
-  take(experts, "experts read ahead", experts_ahead, plan.expert_bytes);
-  take(experts, "experts kept for the way down", plan.expert_slots - 1 - experts_ahead,
-       plan.expert_bytes);
-  queue_.emplace(reader_, options.queue);
-  layers_.emplace(blocks, *queue_, std::move(halves), static_cast<std::size_t>(halves_ahead));
-  experts_.emplace(reader_, config_, options.strict, *queue_, std::move(experts),
-                   static_cast<std::size_t>(experts_ahead));
+  WeightStreams* streams = continued.streams;
+  if (streams == nullptr) {
+    streams = &own_streams_.emplace(reader, blocks, config, budget, options, plan);
+  }
+  layers_ = &streams->layers();
+  experts_ = &streams->experts();
 }
 
 HalfContext Sweep::context(std::int64_t layer) {
@@ -79,7 +60,8 @@ HalfContext Sweep::context(std::int64_t layer) {
           batch_.documents,
           adapters_,
           arena_,
-          Tracer(hooks_.trace, layer)};
+          Tracer(hooks_.trace, layer),
+          carried_};
 }
 
 ExpertSource Sweep::experts(std::int64_t layer) {
@@ -219,7 +201,9 @@ SweepResult Sweep::run() {
   result.loss = std::numeric_limits<double>::quiet_NaN();
   if (backward_ && result.trained == 0) return result;
   const std::uint64_t bytes_before = reader_.bytes_read();
-  layers_->want_sweep(config_.layers, backward_);
+  const std::uint64_t saved_before = layers_->bytes_saved() + experts_->bytes_saved();
+  // Who continues a sequence knows how often it will.
+  if (carried_ == nullptr) layers_->want_sweep(config_.layers, backward_);
   embed(reader_, config_, batch_, residual_.span());
   trace_value("embed", residual_.span());
   forward_layers(result);
@@ -243,7 +227,8 @@ SweepResult Sweep::run() {
     }
   }
   result.bytes_read = reader_.bytes_read() - bytes_before;
-  result.bytes_saved = layers_->bytes_saved() + experts_->bytes_saved();
+  result.bytes_saved = layers_->bytes_saved() + experts_->bytes_saved() - saved_before;
+  if (carried_ != nullptr) carried_->advance(batch_.size());
   return result;
 }
 

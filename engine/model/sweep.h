@@ -5,16 +5,21 @@
 #include <vector>
 
 #include "engine/base/budget.h"
-#include "engine/model/expert_stream.h"
 #include "engine/model/head.h"
 #include "engine/model/layer.h"
-#include "engine/model/layer_stream.h"
 #include "engine/model/model.h"
 #include "engine/model/plan.h"
+#include "engine/model/weight_streams.h"
 #include "engine/store/activation_store.h"
-#include "engine/store/read_queue.h"
 
 namespace engine::model {
+
+// Of a sweep whose batch is the next tokens of one sequence: what earlier ones left, and the slots
+// that they read into. Both or neither.
+struct Continuation {
+  CarriedState* state = nullptr;
+  WeightStreams* streams = nullptr;
+};
 
 // One walk over the model, layers 0 ... L-1 and, for a gradient, L-1 ... 0, half a layer in memory
 // at a time. Takes everything it needs from the budget when it begins, and what else is free for
@@ -23,7 +28,8 @@ class Sweep {
  public:
   Sweep(const store::ShardReader& reader, const LayerBlocks& blocks, const Config& config,
         base::RamBudget& budget, const ModelOptions& options, const Batch& batch,
-        const AdapterSet* adapters, bool backward, const SweepHooks& hooks);
+        const AdapterSet* adapters, bool backward, const SweepHooks& hooks,
+        const Continuation& continued = {});
 
   SweepResult run();
 
@@ -41,8 +47,6 @@ class Sweep {
   void forward_layers(SweepResult& result);
   void score(SweepResult& result);
   void backward_layer(std::int64_t layer);
-  void take_slots(base::RamBudget& budget, const ModelOptions& options, const Plan& plan,
-                  const LayerBlocks& blocks);
   void keep(const char* kind, std::int64_t layer, std::span<const float> data);
   void recall(const char* kind, std::int64_t layer, std::span<float> data);
   void trace_value(const std::string& name, std::span<const float> data) const;
@@ -54,6 +58,7 @@ class Sweep {
   const AdapterSet* adapters_;
   const bool backward_;
   const SweepHooks& hooks_;
+  CarriedState* carried_;
   std::optional<store::ActivationStore> store_;
 
   base::Buffer<std::byte> activations_, head_;
@@ -66,11 +71,9 @@ class Sweep {
   base::Arena arena_;
   std::optional<Head> scorer_;
 
-  // Streams before the queue, slots before both, so that nothing reads into what is gone.
-  std::vector<base::Buffer<std::byte>> slots_;
-  std::optional<store::ReadQueue> queue_;
-  std::optional<LayerStream> layers_;
-  std::optional<ExpertStream> experts_;
+  std::optional<WeightStreams> own_streams_;
+  LayerStream* layers_;
+  ExpertStream* experts_;
 };
 
 }  // namespace engine::model

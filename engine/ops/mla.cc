@@ -56,15 +56,18 @@ void mla_forward(std::span<const float> q, std::span<const float> kv, std::span<
                  std::span<float> o) noexcept {
   const std::int64_t tokens = documents.back();
   const std::int64_t query = shape.nope + shape.rope;
-  assert(std::ssize(q) == tokens * shape.heads * query && std::ssize(kr) == tokens * shape.rope);
+  const std::int64_t queries = std::ssize(q) / (shape.heads * query);
+  const std::int64_t first = tokens - queries;  // Of the tokens that ask.
+  assert(std::ssize(q) == queries * shape.heads * query && first >= 0);
+  assert(std::ssize(kr) == tokens * shape.rope);
   assert(std::ssize(kv) == tokens * shape.heads * (shape.nope + shape.value));
-  assert(std::ssize(o) == tokens * shape.heads * shape.value);
+  assert(std::ssize(o) == queries * shape.heads * shape.value);
   for_head_and_document(shape.heads, documents, scratch, tokens,
                         [&](std::int64_t h, std::int64_t d, float* row) {
                           const std::int64_t begin = documents[d];
                           const MlaHead head = head_at(kv, kr, shape, h, begin);
-                          for (std::int64_t t = begin; t < documents[d + 1]; ++t) {
-                            const std::int64_t at = t * shape.heads + h;
+                          for (std::int64_t t = std::max(begin, first); t < documents[d + 1]; ++t) {
+                            const std::int64_t at = (t - first) * shape.heads + h;
                             kernels().mla.forward(head, q.data() + at * query, t - begin + 1, row,
                                                   o.data() + at * shape.value);
                           }

@@ -16,9 +16,10 @@ struct MlaShape {
 
 // Causal attention inside every document, full key = [k_nope ; kr]:
 //   score[t][s] = <q_t, key_s> (Dn+Dr)^-1/2, s <= t;  p = softmax(score);  o_t = sum_s p v_s
-// The scale counts both parts of the key. No positional term anywhere.
+// The scale counts both parts of the key. No positional term anywhere. There may be fewer queries
+// than keys: they are then those of the last Q tokens.
 //
-// Shape     q [T,H,Dn+Dr]   kv [T,H,Dn+Dv] (key, then value)   kr [T,Dr]   o [T,H,Dv] (=)
+// Shape     q [Q,H,Dn+Dr]   kv [T,H,Dn+Dv] (key, then value)   kr [T,Dr]   o [Q,H,Dv] (=)   Q <= T
 // Accuracy  scores float32; softmax subtracts the maximum, its denominator in double; p rounded to
 //           float32
 // Order     a score: 16 partial sums from +0 by fma, columns i of k_nope to sum i mod 16, then
