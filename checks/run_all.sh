@@ -16,9 +16,18 @@ scripts=(run_all_check.sh boundaries_check.sh boundaries.sh symbols.sh format.sh
   fixtures_check.sh fixtures.sh)
 programs=(check_ops check_store check_fuzz check_model check_train check_data check_adapter
   check_measure check_forward check_gradients check_trajectory)
+# Scripts that run what was built.
+runs=(
+  programs_check.sh
+  mutants_check.sh
+  cli_check.sh
+  generate_check.sh
+  one_hash.sh
+  faults_check.sh
+  tokenizer_parity.sh
+)
 names=("$@")
-[ $# -gt 0 ] || names=(check_self "${scripts[@]}" "${programs[@]}" programs_check.sh mutants_check.sh
-  cli_check.sh one_hash.sh faults_check.sh tokenizer_parity.sh)
+[ $# -gt 0 ] || names=(check_self "${scripts[@]}" "${programs[@]}" "${runs[@]}")
 [ "${1:-}" = --programs ] && names=(check_self "${programs[@]}")
 
 # libgomp's waiting threads spin by default, which on shared cores makes everything many times slower.
@@ -54,11 +63,9 @@ skip_reasons() {
 
 for name in "${names[@]}"; do
   log=$logs/$name.log
-  case $name in
-    symbols.sh | programs_check.sh | mutants_check.sh | cli_check.sh | one_hash.sh | faults_check.sh | tokenizer_parity.sh) command=("$here/$name" "$build") ;;
-    *.sh) command=("$here/$name") ;;
-    *) command=("$build/checks/$name") ;;
-  esac
+  command=("$build/checks/$name")
+  [[ $name == *.sh ]] && command=("$here/$name")
+  [[ " symbols.sh ${runs[*]} " == *" $name "* ]] && command+=("$build")
 
   start=$SECONDS
   "${command[@]}" >"$log" 2>&1

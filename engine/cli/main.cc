@@ -16,6 +16,7 @@
 #include "engine/cli/disk.h"
 #include "engine/cli/export.h"
 #include "engine/cli/forward.h"
+#include "engine/cli/generate.h"
 #include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
 #include "engine/cli/shards.h"
@@ -71,6 +72,7 @@ int main(int argc, char** argv) {
   engine::cli::add_data_command(app);
   engine::cli::add_forward_command(app);
   engine::cli::add_train_command(app);
+  engine::cli::add_generate_command(app);
   engine::cli::add_export_command(app);
   engine::cli::add_import_command(app);
   engine::cli::add_trace_command(app);

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Usage: checks/generate_check.sh BUILD_DIR
+# One answer, ids and logits to the bit, at the least, a middle and an ample budget, at 1 and 4 threads, on
+# every instruction set, greedy and drawn, with an adapter; and what is refused. The least budget is found by
+# asking: a smaller one must be refused by name.
+set -uo pipefail
+lazylora=$1/lazylora
+export OMP_WAIT_POLICY=passive
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+passed=0 failed=0
+
+verdict() { # WHAT STATUS
+  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
+}
+refuses() { # WHAT CODE TEXT COMMAND...
+  local what=$1 code=$2 text=$3
+  shift 3
+  "$@" >"$out/stdout" 2>"$out/stderr" </dev/null
+  [ $? -eq "$code" ] && grep -qF -- "$text" "$out/stderr"
+  verdict "$what" $?
+}
+
+"$lazylora" make-model "$out/model" --shape tiny --seed 1 >/dev/null || exit 1
+seq -s, 7 19 240 >"$out/ids.txt"
+"$lazylora" train --model "$out/model" --ids "$out/ids.txt" --out "$out/run" --steps 2 --rank 4 --alpha 8 \
+  --lr 0.05 --warmup 0 >/dev/null 2>"$out/err" || { cat "$out/err"; exit 1; }
+generate=("$lazylora" generate "$out/model")
+
+# What an answer is: its ids, its text and its logits; not what it took.
+digest() { grep -oE '"(ids|text|end|logits_sha256)":("[^"]*"|\[[^]]*\])' "$1" | sha256sum | cut -d' ' -f1; }
+ask() { # FILE OPTIONS...
+  local file=$1
+  shift
+  "${generate[@]}" --max-tokens 12 --json "$@" >"$file" 2>"$file.err" </dev/null
+}
+
+compare=(--prompt "What is a bank?" --adapter "$out/run/adapter.safetensors" --compare --temperature 0.8 --top-p 0.9)
+ask "$out/plain" "${compare[@]}" --threads 1 --ram 1GB || { cat "$out/plain.err"; exit 1; }
+want=$(digest "$out/plain")
+echo "SHA-256 of both answers: $want"
+[ "$(grep -o '"logits_sha256":"[0-9a-f]*"' "$out/plain" | sort -u | wc -l)" -eq 2 ]
+verdict "the adapter changes the logits" $?
+
+# The least budget, to within 1 %.
+low=20000000 high=120000000 unnamed=0
+while [ $((high * 100)) -gt $((low * 101)) ]; do
+  middle=$(((low + high) / 2))
+  if ask "$out/least" "${compare[@]}" --threads 4 --ram "$middle"; then
+    high=$middle
+  else
+    low=$middle
+    cp "$out/least.err" "$out/refused.err"
+    grep -q 'memory budget' "$out/least.err" || unnamed=1
+  fi
+done
+grep -q 'a sequence of .* tokens' "$out/refused.err" && grep -q 'carried from token to token' "$out/refused.err" || unnamed=1
+verdict "every smaller budget is refused by name (refused: $low)" $unnamed
+for ram in $high $((high + 3000000)) 1GB; do
+  for threads in 1 4; do
+    # Threads have stacks and rows of scores of their own.
+    ask "$out/again" "${compare[@]}" --threads $threads --ram $ram && [ "$(digest "$out/again")" = "$want" ]
+    verdict "$ram bytes, $threads threads (peak RSS $(grep -o '"peak_rss_bytes":[0-9]*' "$out/again" | cut -d: -f2))" $?
+  done
+done
+for isa in scalar avx2 avx512; do
+  if "$lazylora" forward --model "$out/model" --ids "$out/ids.txt" --isa $isa >/dev/null 2>&1; then
+    ask "$out/again" "${compare[@]}" --isa $isa && [ "$(digest "$out/again")" = "$want" ]
+    verdict "instruction set $isa" $?
+  else
+    echo "not on this processor: $isa"
+  fi
+done
+ask "$out/other" "${compare[@]}" --seed 1 && [ "$(digest "$out/other")" != "$want" ]
+verdict "another seed gives another hash" $?
+
+# Greedy on ids is the argmax of the whole pass, one token after the other.
+ask "$out/greedy" --ids "$out/ids.txt" && cp "$out/ids.txt" "$out/grown.txt"
+for _ in $(seq 3); do
+  next=$("$lazylora" forward --model "$out/model" --ids "$out/grown.txt" --json | grep -o '"argmax_last":[0-9]*' | cut -d: -f2)
+  echo "$(cat "$out/grown.txt"),$next" >"$out/grown.txt"
+done
+grep -qF "\"ids\":[$(tail -c +$(($(wc -c <"$out/ids.txt") + 1)) "$out/grown.txt")," "$out/greedy"
+verdict "greedy is the argmax of a pass over all before" $?
+"${generate[@]}" --max-tokens 12 --ids "$out/ids.txt" 2>/dev/null | grep -qxE '[0-9]+(,[0-9]+){11}'
+verdict "ids in, ids out" $?
+"${generate[@]}" --max-tokens 40 --prompt-file "$out/ids.txt" --form plain 2>"$out/cost" | iconv -f UTF-8 -t UTF-8 >/dev/null
+verdict "what is printed is UTF-8" $?
+grep -qE 'each token .* sweeps of .* read, .* experts found' "$out/cost"
+verdict "the cost of a token is told" $?
+
+refuses "a prompt is needed" 2 "prompt" "${generate[@]}"
+refuses "but one" 2 "prompt" "${generate[@]}" --prompt a --ids "$out/ids.txt"
+refuses "an empty prompt is bad usage" 2 "--prompt" "${generate[@]}" --prompt ""
+refuses "nothing to compare with" 2 "--adapter" "${generate[@]}" --prompt a --compare
+refuses "no token is bad usage" 2 "--max-tokens is \"0\"" "${generate[@]}" --prompt a --max-tokens 0
+refuses "a temperature below zero is bad usage" 2 "--temperature is \"-1\"" "${generate[@]}" --prompt a --temperature -1
+refuses "a top-p of zero is bad usage" 2 "--top-p is \"0\"" "${generate[@]}" --prompt a --top-p 0
+refuses "a prompt that is no UTF-8 is named" 1 "--prompt" "${generate[@]}" --prompt "$(printf 'a\377')"
+refuses "a missing prompt file is named" 1 "$out/nothing" "${generate[@]}" --prompt-file "$out/nothing"
+refuses "a missing adapter is named" 1 "$out/nothing" "${generate[@]}" --prompt a --adapter "$out/nothing"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
