@@ -4,12 +4,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 JOBS := $(shell nproc)
 
-.PHONY: help deps build test quickstart check-forward check-gradients check-differences check-hash check-faults tokenizer-parity mutants bench \
-        bench-stream asan fuzz tsan format \
-        format-check clean
+.PHONY: $(shell awk -F: '/^[a-z-]+:.*## /{print $$1}' $(firstword $(MAKEFILE_LIST)))
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 deps: ## install what is missing from packages.txt (root or sudo), or name the line to run
 	@checks/deps.sh packages.txt
@@ -43,6 +41,14 @@ tokenizer-parity: build ## the tokenizer against npm's tiktoken and js-tiktoken 
 	@mkdir -p build/tokenizer-parity
 	@npm install --prefix build/tokenizer-parity --no-save --no-audit --no-fund tiktoken@1.0.22 js-tiktoken@1.0.21
 	@checks/tokenizer_parity.sh build/release
+
+# RUN: a run folder. TEXT: plain texts. OUT: where results and pages go. ARGS: more options of `lazylora eval`.
+TEXT ?= docs/examples/slice.txt
+OUT ?= $(RUN)/eval
+eval: build ## loss of base and adapter of RUN=... on TEXT=..., as a report with figures under OUT
+	@[ -n "$(RUN)" ] || { echo "make eval RUN=out/quickstart/run"; exit 2; }
+	@command -v gnuplot >/dev/null || checks/deps.sh <(echo gnuplot-nox) || echo "no gnuplot: no figures"
+	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk 64 --gradient $(ARGS)
 
 mutants: build ## plant every fault of checks/mutants/table.txt; each must make its check fail (an hour)
 	@checks/mutants.sh build/release

@@ -22,6 +22,7 @@ runs=(
   mutants_check.sh
   cli_check.sh
   generate_check.sh
+  eval_check.sh
   one_hash.sh
   faults_check.sh
   tokenizer_parity.sh

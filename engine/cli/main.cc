@@ -14,11 +14,13 @@
 #include "engine/cli/common.h"
 #include "engine/cli/data.h"
 #include "engine/cli/disk.h"
+#include "engine/cli/eval.h"
 #include "engine/cli/export.h"
 #include "engine/cli/forward.h"
 #include "engine/cli/generate.h"
 #include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
+#include "engine/cli/preregister.h"
 #include "engine/cli/shards.h"
 #include "engine/cli/tokenize.h"
 #include "engine/cli/trace.h"
@@ -73,6 +75,8 @@ int main(int argc, char** argv) {
   engine::cli::add_forward_command(app);
   engine::cli::add_train_command(app);
   engine::cli::add_generate_command(app);
+  engine::cli::add_eval_command(app);
+  engine::cli::add_preregister_command(app);
   engine::cli::add_export_command(app);
   engine::cli::add_import_command(app);
   engine::cli::add_trace_command(app);

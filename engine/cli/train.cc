@@ -15,6 +15,7 @@
 #include "engine/cli/progress.h"
 #include "engine/cli/version.h"
 #include "engine/data/ids.h"
+#include "engine/measure/preregistration.h"
 #include "engine/ops/kernels.h"
 #include "engine/store/digests.h"
 #include "engine/store/durable.h"
@@ -32,6 +33,7 @@ struct TrainArguments {
   bool resume = false;
   std::vector<std::string> overrides;
   std::string digests, cache;
+  std::string preregistration;
   MachineOptions machine;
   train::Settings settings;
 };
@@ -150,6 +152,10 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
   }
   job.identity.config_sha256 = model.config().sha256;
   job.identity.headers_sha256 = train::headers_digest(model.shards());
+  if (!given.preregistration.empty()) {
+    measure::read_preregistration(given.preregistration);  // refuses what is none
+    job.identity.preregistration_sha256 = base::sha256_hex_of_file(given.preregistration);
+  }
   job.start = start_of(given, std::move(arguments));
   return job;
 }
@@ -276,6 +282,10 @@ void add_train_command(CLI::App& app) {
       ->add_option("--cache", given->cache,
                    "remember a verification that held in this file (see lazylora shards)")
       ->needs(digests)
+      ->check(refuse_empty);
+  command
+      ->add_option("--preregistration", given->preregistration,
+                   "what this run is to answer (lazylora preregister); its digest is recorded")
       ->check(refuse_empty);
   add_machine_options(*command, given->machine);
   command->callback([given, command] { run_train(*given, command_line(*command)); });

@@ -1,0 +1,128 @@
+#!/usr/bin/env bash
+# Usage: checks/eval_check.sh BUILD_DIR
+# A registered run, evaluated and reported: every number of a report is that of the line it links to, a run is
+# judged only by what it began with, and a refusal gets its page as well. Pages are opened in Chromium, offline,
+# where there is one.
+set -uo pipefail
+build=$1
+lazylora=$build/lazylora here=$(cd "$(dirname "$0")/.." && pwd)
+export OMP_WAIT_POLICY=passive
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+passed=0 failed=0 skipped=0
+
+verdict() { # WHAT STATUS
+  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
+}
+skip() { skipped=$((skipped + 1)); echo "skipped: $1"; }
+# exits WHAT CODE TEXT COMMAND...: exit code CODE, TEXT in what is printed.
+exits() {
+  local what=$1 code=$2 text=$3 printed status
+  shift 3
+  printed=$("$@" 2>&1 </dev/null)
+  status=$?
+  [ $status -eq "$code" ] && [[ $printed == *"$text"* ]] || { echo "$printed"; false; }
+  verdict "$what" $?
+}
+
+"$lazylora" make-model "$out/model" --shape tiny --seed 1 >/dev/null || exit 1
+printf 'The wind had fallen. He wrote the hour, the bearing, and how he knew them.' >"$out/note.txt"
+seq -s, 7 19 240 >"$out/a.txt"
+register=("$lazylora" preregister --folder "$out/reg" --question "Does it?" --data "$out/note.txt" --task text:note.txt
+  --metric loss --direction below --threshold 0.5 --units 4 --stopping-rule "2 steps" --refuted-by "more" --expected "yes")
+train=("$lazylora" train --model "$out/model" --ids "$out/a.txt" --steps 2 --rank 2 --alpha 4 --lr 1e-3 --warmup 1)
+eval=("$lazylora" eval --run "$out/run" --text "$out/note.txt" --chunk 16)
+
+exits "a registration" 0 "0001-note.json" "${register[@]}" 0001-note
+exits "is not registered twice" 1 "is not changed" "${register[@]}" 0001-note
+exits "a name without a number is bad usage" 2 "NNNN-slug" "${register[@]}" note
+[ ! -e "$out/reg/note.json" ] && [ "$(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1)" = "$(sed -n 's/.*SHA-256 `\([0-9a-f]*\)`.*/\1/p' "$out/reg/0001-note.md")" ]
+verdict "its page names its digest" $?
+exits "a run does not begin with what is no registration" 1 "note.txt" "${train[@]}" --out "$out/run" --preregistration "$out/note.txt"
+exits "a run begins with it" 0 adapter "${train[@]}" --out "$out/run" --preregistration "$out/reg/0001-note.json"
+grep -q "\"preregistration_sha256\": \"$(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1)\"" "$out/run/manifest.json"
+verdict "and its manifest says so" $?
+
+exits "is judged by it" 0 "0001-note: met" "$here/reports/eval.sh" "$build" "$out/met" "${eval[@]:2}" --gradient --preregistration "$out/reg/0001-note.json"
+grep -q '"time": "own clock only"' "$out/met/results.json"
+verdict "by its own clock only, it says" $?
+"${eval[@]}" --threads 1 --batch-tokens 20 --isa scalar --gradient --preregistration "$out/reg/0001-note.json" --out "$out/again" >/dev/null
+cmp "$out/met/results.json" "$out/again/results.json" && cmp "$out/met/units.jsonl" "$out/again/units.jsonl"
+verdict "one thread, small sweeps, scalar: the same bytes" $?
+
+# Every link [NUMBER](results.json#LINE) of a page: that line says that number.
+audit() { # PAGE RESULTS
+  awk 'NR == FNR {line[NR] = $0; next}
+    {text = $0
+     while (match(text, /\[[^]]*\]\(results.json#L[0-9]+\)/)) {
+       link = substr(text, RSTART, RLENGTH); text = substr(text, RSTART + RLENGTH)
+       shown = substr(link, 2, index(link, "](") - 2); number = link; sub(/.*#L/, "", number)
+       said = line[number + 0]; sub(/^ *("([^"\\]|\\.)*": )?/, "", said); sub(/,$/, "", said); gsub(/^"|"$/, "", said)
+       gsub(/\\/, "", shown); gsub(/\\/, "", said); ++links
+       if (shown ~ /^-?[0-9]+\.[0-9]+(e[-+][0-9]+)?$/) {
+         off = shown - said; if (off < 0) off = -off
+         if (off > 0.50001e-6 * (shown ~ /e/ ? said : 1)) {print shown " is " said; bad = 1}
+       } else if (shown != said && !(shown == "-" && said == "null")) {print shown " is " said; bad = 1}
+     }}
+    END {exit bad || links < 30}' "$2" "$1"
+}
+audit "$out/met/report.md" "$out/met/results.json"
+verdict "every number of the page is that of its line" $?
+sed 's/\(report\|[0-9]\.\)\([0-8]\)\([0-9]*\](results.json#L5)\)/\19\3/' "$out/met/report.md" >"$out/planted.md"
+! cmp -s "$out/planted.md" "$out/met/report.md" && ! audit "$out/planted.md" "$out/met/results.json" >/dev/null
+verdict "planted: another digit is noticed" $?
+[ "$(grep -o 'href="#L[0-9]*"' "$out/met/report.html" | sort -u | tr -dc '0-9\n' | sort -n | tail -n 1)" -le "$(grep -o 'id="L[0-9]*"' "$out/met/report.html" | wc -l)" ]
+verdict "every link of the HTML has its line in the same file" $?
+! grep -oE '(src|href)="[^"]*"' "$out/met/report.html" | grep -vE '"(#L[0-9]+|data:image/svg\+xml;base64,[A-Za-z0-9+/=]+)"'
+verdict "and it asks for nothing outside itself" $?
+
+# Refusals are reported, not hidden.
+refused() { # WHAT TEXT OPTIONS...
+  local what=$1 text=$2
+  shift 2
+  rm -rf "$out/refused"
+  exits "$what" 1 "does not hold for this run" "$here/reports/eval.sh" "$build" "$out/refused" "${eval[@]:2}" "$@"
+  head -n 1 "$out/refused/report.md" | grep -q '^# Refused' && grep -q "$text" "$out/refused/report.md"
+  verdict "and its page says so" $?
+}
+sed 's/"threshold": 0.5/"threshold": 9.5/' "$out/reg/0001-note.json" >"$out/changed.json"
+refused "a registration that was changed" "changed: the run began with" --preregistration "$out/changed.json"
+refused "one that is not given" "missing: the run began with"
+refused "one that is gone" "missing: .*nowhere.json" --preregistration "$out/nowhere.json"
+"${register[@]}" 0002-late >/dev/null
+refused "one that is younger than the run" "younger: registered at" --preregistration "$out/reg/0002-late.json"
+"${train[@]}" --out "$out/plain" >/dev/null 2>&1
+exits "a run without one is exploratory" 0 "exploratory" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --chunk 16
+exits "and cannot get one afterwards" 1 "began without" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json"
+
+# What does not belong to the run.
+sed -i '2s/"loss":/"loss": /' "$out/plain/log.jsonl"
+exits "a log whose chain is broken" 1 "log.jsonl line 3" "$lazylora" eval --run "$out/plain" --text "$out/note.txt"
+cp "$out/plain/adapter.safetensors" "$out/other"
+printf '\x7f' | dd of="$out/run/adapter.safetensors" bs=1 seek="$(($(stat -c %s "$out/other") - 1))" conv=notrunc status=none
+exits "another adapter than the log's" 1 "the last checkpoint" "${eval[@]}"
+exits "nothing to evaluate is bad usage" 2 "--text" "$lazylora" eval --model "$out/model"
+exits "a stride beyond the chunk is bad usage" 2 "would not be scored" "${eval[@]}" --stride 17
+exits "an existing folder is not written over" 1 "is there already" "${eval[@]}" --out "$out/met"
+
+# A browser has the last word: it loads the page with the network cut off, and all pictures have a size.
+browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome || true)
+if [ ! -e "$out/met/loss.svg" ]; then
+  skip "figures: gnuplot is not installed"
+elif [ -z "$browser" ]; then
+  skip "the report in a browser: no chromium here"
+else
+  look() { # PAGE: "N of M pictures", as the browser sees them
+    { cat "$1"; echo '<script>addEventListener("load",()=>{const p=[...document.images];document.body.dataset.seen=p.filter(i=>i.complete&&i.naturalWidth>100).length+" of "+p.length+" pictures"})</script>'; } >"$out/look.html"
+    timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile" --host-resolver-rules="MAP * ~NOTFOUND" \
+      --virtual-time-budget=5000 --dump-dom "file://$out/look.html" 2>/dev/null | grep -o 'data-seen="[^"]*"'
+  }
+  [ "$(look "$out/met/report.html")" = 'data-seen="2 of 2 pictures"' ]
+  verdict "the page in Chromium: both pictures visible" $?
+  sed 's/base64,PD94/base64,AAAA/' "$out/met/report.html" >"$out/planted.html"
+  [ "$(look "$out/planted.html")" = 'data-seen="0 of 2 pictures"' ]
+  verdict "planted: broken pictures are noticed" $?
+fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,211 @@
+// Intervals and verdicts: what was promised before a run, and what may be said after it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "checks/scratch_folder.h"
+#include "engine/base/error.h"
+#include "engine/base/parallel.h"
+#include "engine/measure/eval_results.h"
+
+namespace {
+
+namespace measure = engine::measure;
+using checks::ScratchFolder;
+using measure::Outcome;
+using measure::Preregistration;
+using measure::RegistrationFacts;
+using testing::HasSubstr;
+
+Preregistration example() {
+  Preregistration r;
+  r.name = "0001-falls";
+  r.question = "Does it fall?";
+  r.data = {{"a.txt", std::string(64, 'a')}};
+  r.task = "text:a.txt";
+  r.metric = "loss";
+  r.direction = "below";
+  r.threshold = -0.1;
+  r.units = 4;
+  r.stopping_rule = "ten steps";
+  r.refuted_by = "an interval above -0.1";
+  r.expected = "it falls";
+  r.registered_unix_ns = 100;
+  return r;
+}
+
+RegistrationFacts facts_of(const Preregistration& r) {
+  RegistrationFacts facts;
+  facts.has_run = facts.given = true;
+  facts.run_sha256 = facts.file_sha256 = std::string(64, 'f');
+  facts.run_start_unix_ns = 200;
+  facts.registered = r;
+  return facts;
+}
+
+// Units of ten tokens each whose loss moves by `per_token`.
+measure::TaskResult result_of(const std::vector<double>& per_token) {
+  measure::EvalTask task;
+  task.name = "text:a.txt";
+  task.sha256 = std::string(64, 'a');
+  std::vector<measure::UnitScore> base, adapter;
+  for (std::size_t i = 0; i < per_token.size(); ++i) {
+    // Texts differ far more than models do, so only a paired interval is narrow.
+    const double nll = 50.0 + 20.0 * static_cast<double>(i);
+    task.units.push_back({{}, {}, 30});
+    base.push_back({nll, 10, 1});
+    adapter.push_back({nll + 10.0 * per_token[i], 10, 2});
+  }
+  return measure::make_result(task, base, adapter, 7);
+}
+
+Outcome outcome_of(const std::vector<double>& per_token, const Preregistration& r = example()) {
+  return measure::judge(facts_of(r), {result_of(per_token)}).outcome;
+}
+
+TEST(Bootstrap, HoldsTheMiddleOfTheResamples) {
+  const std::vector<double> above{-1, -2, -3, -4, -5}, below{10, 10, 10, 10, 10};
+  const auto interval = measure::bootstrap_ratio(above, below, 1, "x");
+  ASSERT_TRUE(interval);
+  // Five units drawn five times: the mean's standard deviation is sqrt(2 / 5) / 10, so the middle
+  // 95 % lies between one and three of them around -0.3.
+  const double deviation = std::sqrt(0.4) / 10.0;
+  EXPECT_THAT(interval->low,
+              testing::AllOf(testing::Gt(-0.3 - 3 * deviation), testing::Lt(-0.3 - deviation)));
+  EXPECT_THAT(interval->high,
+              testing::AllOf(testing::Lt(-0.3 + 3 * deviation), testing::Gt(-0.3 + deviation)));
+  const int threads = engine::base::threads();
+  engine::base::set_threads(threads + 2);
+  const auto again = measure::bootstrap_ratio(above, below, 1, "x");
+  engine::base::set_threads(threads);
+  EXPECT_EQ(again->low, interval->low);
+  EXPECT_EQ(again->high, interval->high);
+  // Seed and name key the draws; of many uneven units no two draws have the same ends.
+  std::vector<double> uneven, ones;
+  for (int i = 0; i < 30; ++i) {
+    uneven.push_back(i * i * 0.37);
+    ones.push_back(1.0);
+  }
+  const auto low = [&](std::uint64_t seed, const char* name) {
+    return measure::bootstrap_ratio(uneven, ones, seed, name)->low;
+  };
+  EXPECT_NE(low(1, "x"), low(2, "x"));
+  EXPECT_NE(low(1, "x"), low(1, "y"));
+  EXPECT_FALSE(measure::bootstrap_ratio(std::vector<double>{1}, std::vector<double>{1}, 1, "x"));
+  // All units alike: no width.
+  const auto still = measure::bootstrap_ratio(below, below, 1, "x");
+  EXPECT_EQ(still->low, 1.0);
+  EXPECT_EQ(still->high, 1.0);
+}
+
+TEST(Verdict, MetNotMetNotDecidable) {
+  EXPECT_EQ(outcome_of({-0.3, -0.31, -0.29, -0.3}), Outcome::kMet);
+  EXPECT_EQ(outcome_of({0.3, 0.31, 0.29, 0.3}), Outcome::kNotMet);
+  EXPECT_EQ(outcome_of({-0.09, -0.091, -0.089, -0.09}), Outcome::kNotMet);  // fell, too little
+  EXPECT_EQ(outcome_of({-0.3, 0.2, -0.3, 0.1}), Outcome::kNotDecidable);
+  EXPECT_EQ(outcome_of({-0.3, -0.3, -0.3}), Outcome::kNotDecidable);  // three of four units
+  Preregistration other = example();
+  other.data[0].sha256 = std::string(64, 'b');
+  EXPECT_EQ(outcome_of({-0.3, -0.3, -0.3, -0.3}, other), Outcome::kNotDecidable);
+  other = example();
+  other.task = "text:b.txt";
+  EXPECT_EQ(outcome_of({-0.3, -0.3, -0.3, -0.3}, other), Outcome::kNotDecidable);
+  other = example();
+  other.direction = "above";
+  EXPECT_EQ(outcome_of({-0.3, -0.3, -0.3, -0.3}, other), Outcome::kNotMet);
+  other.metric = "bits_per_byte";  // the task has no bytes
+  EXPECT_EQ(outcome_of({-0.3, -0.3, -0.3, -0.3}, other), Outcome::kNotDecidable);
+}
+
+TEST(Verdict, ANegativeResultIsCalledOne) {
+  const auto title = [](const std::vector<double>& per_token) {
+    return measure::judge(facts_of(example()), {result_of(per_token)}).title;
+  };
+  EXPECT_EQ(title({-0.3, -0.3, -0.3, -0.3}), "0001-falls: met");
+  EXPECT_EQ(title({0.3, 0.3, 0.3, 0.3}), "Negative result, 0001-falls: not met");
+  EXPECT_EQ(title({-0.3}), "Negative result, 0001-falls: not decidable");
+  const auto without = [](const std::vector<double>& per_token) {
+    return measure::judge({}, {result_of(per_token)}).title;
+  };
+  EXPECT_THAT(without({-0.3, -0.3}), HasSubstr("lowers"));
+  EXPECT_THAT(without({0.3, 0.3}), HasSubstr("Negative result: the adapter raises"));
+  EXPECT_THAT(without({-0.3, 0.3}), HasSubstr("Negative result: no difference"));
+}
+
+TEST(Verdict, ARunMayBeJudgedOnlyByWhatItBeganWith) {
+  const auto why = [](const std::function<void(RegistrationFacts&)>& change) {
+    RegistrationFacts facts = facts_of(example());
+    change(facts);
+    const auto verdict = measure::judge(facts, {result_of({-0.3, -0.3, -0.3, -0.3})});
+    std::string all = std::string(measure::name_of(verdict.outcome)) + ": ";
+    for (const std::string& line : verdict.why) all += line + "\n";
+    return all;
+  };
+  EXPECT_THAT(why([](auto&) {}), HasSubstr("met: "));
+  EXPECT_THAT(why([](auto& f) { f.file_sha256 = std::string(64, 'e'); }),
+              HasSubstr("refused: changed"));
+  EXPECT_THAT(why([](auto& f) { f.registered->registered_unix_ns = 201; }),
+              HasSubstr("refused: younger"));
+  EXPECT_THAT(why([](auto& f) { f.run_sha256 = ""; }), HasSubstr("refused: the run began without"));
+  EXPECT_THAT(why([](auto& f) { f.has_run = false; }), HasSubstr("refused: no run"));
+  EXPECT_THAT(why([](auto& f) {
+                f.given = false;
+                f.registered.reset();
+              }),
+              HasSubstr("refused: missing"));
+  EXPECT_THAT(why([](auto& f) {
+                f.file_sha256 = "";
+                f.unreadable = "0001-falls.json: cannot be opened";
+                f.registered.reset();
+              }),
+              HasSubstr("refused: missing: 0001-falls.json"));
+}
+
+TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
+  const ScratchFolder scratch;
+  const auto path = scratch / "0001-falls.json";
+  const std::string text = measure::preregistration_json(example());
+  checks::write_bytes(path, text);
+  EXPECT_EQ(measure::preregistration_json(measure::read_preregistration(path)), text);
+  EXPECT_THAT(measure::preregistration_page(example(), "d1"), HasSubstr("loss of text:a.txt"));
+  // One wrong thing each.
+  const std::pair<const char*, const char*> wrong[] = {
+      {"\"0001-falls\"", "\"1-falls\""},
+      {"\"Does it fall?\"", "\"\""},
+      {"\"loss\"", "\"luck\""},
+      {"\"below\"", "\"beneath\""},
+      {"-0.1", "\"-0.1\""},
+      {"\"units\": 4", "\"units\": 1"},
+      {"aaaa", "AAAA"},
+      {"\"units\": 4", "\"units\": 4, \"more\": 1"},
+      {"\"expected\": \"it falls\",\n", ""},
+      {"preregistration 1", "preregistration 2"},
+      {"adapter minus base", "base minus adapter"}};
+  for (const auto& [from, to] : wrong) {
+    std::string edited = text;
+    const std::size_t at = edited.find(from);
+    ASSERT_NE(at, std::string::npos) << from;
+    checks::write_bytes(path, edited.replace(at, std::string(from).size(), to));
+    EXPECT_THROW(measure::read_preregistration(path), engine::base::Error) << to;
+  }
+}
+
+TEST(Verdict, PlantedFaults) {
+  const measure::TaskResult result = result_of({-0.3, -0.31, -0.29, -0.3});
+  // Units drawn for either model by itself: an interval as wide as texts are different.
+  std::vector<double> base, tokens;
+  for (const auto& unit : result.base_units) {
+    base.push_back(unit.nll);
+    tokens.push_back(10.0);
+  }
+  const auto alone = measure::bootstrap_ratio(base, tokens, 7, "base");
+  const auto& paired = *result.differences[0].interval;
+  EXPECT_GT(alone->high - alone->low, 10 * (paired.high - paired.low));
+  // The point estimate for the interval: it would call what is not decidable met.
+  EXPECT_LT(result_of({-0.3, -0.35, 0.05, -0.3}).differences[0].value, -0.1);
+  EXPECT_EQ(outcome_of({-0.3, -0.35, 0.05, -0.3}), Outcome::kNotDecidable);
+}
+
+}  // namespace

@@ -1,0 +1,246 @@
+#include "engine/cli/eval.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/sha256.h"
+#include "engine/cli/common.h"
+#include "engine/cli/eval_run.h"
+#include "engine/cli/eval_tasks.h"
+#include "engine/measure/eval_results.h"
+#include "engine/store/durable.h"
+#include "engine/train/manifest.h"
+
+namespace engine::cli {
+namespace {
+
+struct EvalOptions {
+  std::string model, run, adapter, out, preregistration;
+  TaskFiles files;
+  std::int64_t chunk = 256, stride = 0;
+  std::string bos = "none";
+  std::int64_t seed = 1;
+  std::int64_t batch_tokens = 4096;
+  bool gradient = false, foreign_adapter = false, strict = false, training_data = false;
+  MachineOptions machine;
+};
+
+measure::ChunkSettings chunks_of(const EvalOptions& options, const data::Tokenizer& tokenizer) {
+  measure::ChunkSettings settings;
+  settings.chunk = options.chunk;
+  settings.stride = options.stride == 0 ? options.chunk : options.stride;
+  if (options.bos == "none") return settings;
+  settings.bos = options.bos == "first" ? measure::Bos::kFirst : measure::Bos::kEach;
+  settings.bos_id = tokenizer.special().find("[BOS]");
+  if (settings.bos_id < 0) {
+    throw base::Error("--bos {}: the tokenizer of {} has no [BOS]", options.bos,
+                      tokenizer.folder().string());
+  }
+  return settings;
+}
+
+measure::RegistrationFacts registration_of(const EvalOptions& options, const RunFolder* run) {
+  measure::RegistrationFacts facts;
+  if (run != nullptr) {
+    facts.has_run = true;
+    facts.run_sha256 = run->preregistration_sha256;
+    facts.run_start_unix_ns = run->first_start_unix_ns;
+  }
+  if (options.preregistration.empty()) return facts;
+  facts.given = true;
+  try {
+    if (std::filesystem::exists(options.preregistration)) {
+      facts.file_sha256 = base::sha256_hex_of_file(options.preregistration);
+    }
+    facts.registered = measure::read_preregistration(options.preregistration);
+  } catch (const base::Error& wrong) {
+    facts.unreadable = wrong.what();
+  }
+  return facts;
+}
+
+// Both models over one task, one line of results on the way.
+measure::TaskResult evaluate(const measure::EvalTask& task, const OpenModel& open,
+                             const model::AdapterSet* adapters, const EvalOptions& options) {
+  const measure::EvalSweeps sweeps{options.batch_tokens};
+  std::vector<measure::UnitScore> base =
+      measure::score_units(*open.model, *open.budget, nullptr, task, sweeps);
+  std::vector<measure::UnitScore> adapted;
+  if (adapters != nullptr) {
+    adapted = measure::score_units(*open.model, *open.budget, adapters, task, sweeps);
+  }
+  return measure::make_result(task, std::move(base), std::move(adapted),
+                              static_cast<std::uint64_t>(options.seed));
+}
+
+// The gradient of the mean loss of the task's first units, into the adapters. How many depends on no
+// option, for it is a result.
+std::string first_gradient(const measure::EvalTask& task, const OpenModel& open,
+                           model::AdapterSet& adapters) {
+  const std::size_t count = measure::units_of_a_sweep(task.units, {});
+  const model::Batch batch = measure::batch_of(std::span(task.units).first(count));
+  open.model->require_budget(batch, &adapters, true);
+  adapters.clear_gradients();
+  open.model->forward_backward(batch, adapters);
+  return fmt::format("mean loss of units 0 ... {} of {}", count - 1, task.name);
+}
+
+// Loss, bits per byte, tokens and bytes side by side, to the last digit: loss * tokens / (bytes *
+// ln 2) is the bits per byte.
+void print_score(const measure::TaskResult& task, const char* who,
+                 const measure::TaskScore& score) {
+  fmt::print("  {:<8} loss {} perplexity {:.4f} top1 {:.4f} tokens {}", who, score.loss(),
+             score.perplexity(), score.top1(), score.tokens);
+  if (task.has_bytes) fmt::print(" bytes {} bits_per_byte {}", score.bytes, score.bits_per_byte());
+  fmt::print("\n");
+}
+
+void print_result(const measure::TaskResult& task) {
+  fmt::print("{}: {} units\n", task.name, task.base_units.size());
+  print_score(task, "base", task.base);
+  if (task.adapter_units.empty()) return;
+  print_score(task, "adapter", task.adapter);
+  for (const measure::Difference& d : task.differences) {
+    fmt::print("  {} adapter minus base {}", d.metric, d.value);
+    if (d.interval) fmt::print(", 95 % {} ... {}", d.interval->low, d.interval->high);
+    fmt::print("\n");
+  }
+}
+
+void write_out(const std::filesystem::path& out, const measure::Evaluation& evaluation) {
+  store::TemporaryFolder folder(out);
+  store::write_file_durably(folder.path() / "results.json", measure::evaluation_json(evaluation));
+  store::write_file_durably(folder.path() / "units.jsonl", measure::unit_lines(evaluation));
+  folder.commit();
+}
+
+void run_eval(const EvalOptions& options) {
+  if (!options.out.empty()) store::require_unused(options.out);
+  apply_machine_options(options.machine);
+  std::optional<RunFolder> run;
+  if (!options.run.empty()) run = read_run(options.run);
+  const std::string model_folder = options.model.empty() && run ? run->model_folder : options.model;
+  const OpenModel open = open_model(model_folder, options.machine, options.strict);
+  const data::Tokenizer tokenizer(model_folder, open.model->config().vocabulary);
+
+  measure::Evaluation evaluation;
+  evaluation.chunks = chunks_of(options, tokenizer);
+  evaluation.seed = static_cast<std::uint64_t>(options.seed);
+  evaluation.tokenizer_sha256 = tokenizer.ranks_sha256();
+  evaluation.config_sha256 = open.model->config().sha256;
+  evaluation.headers_sha256 = train::headers_digest(open.model->shards());
+  base::Charge held(*open.budget, "texts, sets and their ids");
+  TaskFiles files = options.files;
+  if (options.training_data) files.ids = run->ids_files;
+  const std::vector<measure::EvalTask> tasks =
+      open_tasks(files, tokenizer, evaluation.chunks, *open.budget, held);
+
+  std::unique_ptr<model::AdapterSet> adapters;
+  const std::filesystem::path adapter = run ? run->adapter.string() : options.adapter;
+  if (!adapter.empty()) {
+    adapters = open_adapter(adapter, *open.model, options.foreign_adapter, *open.budget);
+    evaluation.adapter_sha256 = base::sha256_hex_of_file(
+        std::filesystem::is_directory(adapter) ? adapter / "adapter.safetensors" : adapter);
+  }
+  if (run) evaluation.run = run->facts;
+  for (const measure::EvalTask& task : tasks) {
+    evaluation.tasks.push_back(evaluate(task, open, adapters.get(), options));
+    print_result(evaluation.tasks.back());
+  }
+  if (adapters) {
+    if (options.gradient) {
+      evaluation.gradient_of = first_gradient(tasks.front(), open, *adapters);
+    }
+    evaluation.layers = measure::layer_norms(*adapters, open.model->config().layers);
+  }
+  evaluation.registration = registration_of(options, run ? &*run : nullptr);
+  evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
+  if (evaluation.registration.registered) evaluation.verdict.time_proof = "own clock only";
+  if (!options.out.empty()) write_out(options.out, evaluation);
+  fmt::print("{}\n", evaluation.verdict.title);
+  for (const std::string& why : evaluation.verdict.why) fmt::print("  {}\n", why);
+  if (evaluation.verdict.outcome == measure::Outcome::kRefused) {
+    throw base::Error("the preregistration does not hold for this run{}",
+                      options.out.empty() ? "" : "; " + options.out + " says so");
+  }
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& app) {
+  auto options = std::make_shared<EvalOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "eval", "loss of base and adapter on texts and held-out sets, compared unit by unit");
+  auto* model = command
+                    .add_option("--model", options->model,
+                                "checkpoint folder (default: that of the run's first start)")
+                    ->check(refuse_empty);
+  auto* run = command.add_option("--run", options->run, "run folder: its adapter, its log")
+                  ->check(refuse_empty);
+  command.add_option("--adapter", options->adapter, "adapter file, or a folder that holds one")
+      ->check(refuse_empty)
+      ->excludes(run)
+      ->needs(model);
+  command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
+  command.add_option("--text", options->files.texts, "plain texts, UTF-8")->check(refuse_empty);
+  auto* ids = command.add_option("--ids", options->files.ids, "files of token ids, one task")
+                  ->check(refuse_empty);
+  command
+      .add_flag("--training-data", options->training_data,
+                "the ids that the run was trained on, as that task")
+      ->needs(run)
+      ->excludes(ids);
+  command.add_option("--set", options->files.sets, "sets of `lazylora data`: answers alone count")
+      ->check(refuse_empty);
+  constexpr std::int64_t kMost = 1'000'000;
+  add_whole_number<std::int64_t>(command, "--chunk", options->chunk, 1, kMost,
+                                 "predictions of a chunk");
+  add_whole_number<std::int64_t>(command, "--stride", options->stride, 1, kMost,
+                                 "from one chunk to the next, at most --chunk (default: --chunk)")
+      ->default_str("");
+  command
+      .add_option("--bos", options->bos,
+                  "begin-of-text id: none, first (before the text) or each (before every chunk)")
+      ->check(CLI::IsMember({"none", "first", "each"}));
+  add_whole_number<std::int64_t>(command, "--seed", options->seed, 0,
+                                 std::numeric_limits<std::int64_t>::max(), "of the bootstrap");
+  add_whole_number<std::int64_t>(command, "--batch-tokens", options->batch_tokens, 1, kMost,
+                                 "ids fed in one sweep; no result depends on it");
+  command.add_flag("--gradient", options->gradient,
+                   "one backward sweep more: norm of the gradient, layer by layer");
+  command
+      .add_option("--preregistration", options->preregistration,
+                  "the registration that the run began with; decides the verdict")
+      ->check(refuse_empty);
+  command.add_option("--out", options->out, "folder for results.json and units.jsonl")
+      ->check(refuse_empty);
+  command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");
+  add_machine_options(command, options->machine);
+  command.callback([options] {
+    as_usage([&] {
+      if (options->model.empty() && options->run.empty()) {
+        throw base::Error("--model or --run is required");
+      }
+      const TaskFiles& files = options->files;
+      if (files.texts.empty() && files.ids.empty() && files.sets.empty() &&
+          !options->training_data) {
+        throw base::Error("--text, --ids, --training-data or --set is required");
+      }
+      if (options->stride > options->chunk) {
+        throw base::Error("--stride is {}, --chunk is {}: what lies between would not be scored",
+                          options->stride, options->chunk);
+      }
+    });
+    run_eval(*options);
+  });
+}
+
+}  // namespace engine::cli

@@ -1,0 +1,105 @@
+#include "engine/cli/eval_tasks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "engine/base/error.h"
+#include "engine/base/sha256.h"
+#include "engine/data/ids.h"
+#include "engine/data/packed_set.h"
+#include "engine/train/manifest.h"
+
+namespace engine::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A text, its ids and its units, which overlap: about this much a byte of text, in the worst case of
+// a token a byte and chunks side by side.
+constexpr std::uint64_t kBytesATextByte = 16;
+
+std::string name_of(const std::string& kind, const std::string& file) {
+  const fs::path path = fs::path(file).lexically_normal();
+  return kind + ":" + (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+std::string read_text(const std::string& file, base::Charge& held) {
+  if (!fs::is_regular_file(file)) throw base::Error("{}: is no file", file);
+  const std::uintmax_t bytes = fs::file_size(file);
+  held.grow(bytes * kBytesATextByte);
+  std::ifstream stream(file, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  if (!stream || text.size() != bytes) throw base::Error("{}: cannot be read", file);
+  return text;
+}
+
+measure::EvalTask of_set(const std::string& folder, const data::Tokenizer& tokenizer,
+                         base::RamBudget& budget, base::Charge& held) {
+  const data::PackedSet set(folder, budget);
+  if (set.facts().ranks_sha256 != tokenizer.ranks_sha256() ||
+      set.facts().config_sha256 != tokenizer.config_sha256()) {
+    throw base::Error(
+        "{}: was made with a tokenizer of digests {} and {}, the model's has {} and {}", folder,
+        set.facts().ranks_sha256, set.facts().config_sha256, tokenizer.ranks_sha256(),
+        tokenizer.config_sha256());
+  }
+  held.grow(static_cast<std::uint64_t>(set.facts().ids) * sizeof(std::int64_t));
+  measure::EvalTask task;
+  task.kind = "set";
+  task.sha256 = set.digest();
+  task.units = measure::set_units(set);
+  return task;
+}
+
+// All files together, chunk by chunk; the digest is that which a run on them has in its manifest.
+measure::EvalTask of_ids(const std::vector<std::string>& files, const data::Tokenizer& tokenizer,
+                         const measure::ChunkSettings& settings, const measure::ByteCount& bytes,
+                         base::RamBudget& budget) {
+  measure::EvalTask task;
+  task.kind = task.name = "ids";
+  std::vector<std::vector<std::int32_t>> sequences;
+  for (const std::string& file : files) {
+    sequences.push_back(data::read_ids(file, tokenizer.vocabulary(), &budget));
+    for (measure::EvalUnit& unit : measure::chunk_units(sequences.back(), settings, bytes, file)) {
+      task.units.push_back(std::move(unit));
+    }
+  }
+  task.sha256 = train::data_digest(sequences);
+  return task;
+}
+
+}  // namespace
+
+std::vector<measure::EvalTask> open_tasks(const TaskFiles& files, const data::Tokenizer& tokenizer,
+                                          const measure::ChunkSettings& settings,
+                                          base::RamBudget& budget, base::Charge& held) {
+  std::vector<measure::EvalTask> tasks;
+  const auto add = [&](const std::string& kind, const std::string& file, measure::EvalTask task) {
+    task.kind = kind;
+    task.name = name_of(kind, file);
+    if (std::ranges::find(tasks, task.name, &measure::EvalTask::name) != tasks.end()) {
+      throw base::Error("{}: there is another {} already", file, task.name);
+    }
+    tasks.push_back(std::move(task));
+  };
+  const auto bytes = [&](std::int32_t id) {
+    return static_cast<std::int64_t>(tokenizer.decode({&id, 1}).size());
+  };
+  for (const std::string& file : files.texts) {
+    const std::string text = read_text(file, held);
+    measure::EvalTask task;
+    task.sha256 = base::sha256_hex(text);
+    task.units = measure::chunk_units(tokenizer.encode(text, file), settings, bytes, file);
+    task.has_bytes = true;
+    task.words = measure::count_words(text);
+    add("text", file, std::move(task));
+  }
+  if (!files.ids.empty()) tasks.push_back(of_ids(files.ids, tokenizer, settings, bytes, budget));
+  for (const std::string& folder : files.sets)
+    add("set", folder, of_set(folder, tokenizer, budget, held));
+  return tasks;
+}
+
+}  // namespace engine::cli

@@ -1,0 +1,95 @@
+#include "engine/cli/preregister.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/base/error.h"
+#include "engine/base/sha256.h"
+#include "engine/cli/common.h"
+#include "engine/measure/preregistration.h"
+#include "engine/store/durable.h"
+
+namespace engine::cli {
+namespace {
+
+struct PreregisterOptions {
+  std::string folder = "preregistration";
+  std::vector<std::string> data;
+  measure::Preregistration registered;
+};
+
+// A set is named by its manifest, as an evaluation names it.
+std::string digest_of(const std::string& data) {
+  const std::filesystem::path path = data;
+  return base::sha256_hex_of_file(std::filesystem::is_directory(path) ? path / "manifest.json"
+                                                                      : path);
+}
+
+void run_preregister(measure::Preregistration registered, const PreregisterOptions& options) {
+  namespace fs = std::filesystem;
+  for (const std::string& data : options.data) {
+    const fs::path path = fs::path(data).lexically_normal();
+    registered.data.push_back(
+        {(path.has_filename() ? path : path.parent_path()).filename().string(), digest_of(data)});
+  }
+  registered.registered_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                      std::chrono::system_clock::now().time_since_epoch())
+                                      .count();
+  as_usage([&] { measure::require_valid(registered, "preregister"); });
+  const fs::path json = fs::path(options.folder) / (registered.name + ".json");
+  const fs::path page = fs::path(options.folder) / (registered.name + ".md");
+  for (const fs::path& path : {json, page}) {
+    if (fs::exists(path)) {
+      throw base::Error("{}: is there already; what is registered is not changed", path.string());
+    }
+  }
+  fs::create_directories(options.folder);
+  const std::string text = measure::preregistration_json(registered);
+  const std::string digest = base::sha256_hex(text);
+  // The page first: killed between the two, there is no registration, and the next try says why.
+  store::write_file_durably(page, measure::preregistration_page(registered, digest));
+  store::write_file_durably(json, text);
+  const auto readable = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
+  for (const fs::path& path : {json, page}) fs::permissions(path, readable);
+  fmt::print("{}  {}\ngive it to `lazylora train --preregistration {}`\n", digest, json.string(),
+             json.string());
+}
+
+}  // namespace
+
+void add_preregister_command(CLI::App& app) {
+  auto options = std::make_shared<PreregisterOptions>();
+  measure::Preregistration& r = options->registered;
+  CLI::App& command = *app.add_subcommand(
+      "preregister", "write down what a run is to answer and what would refute it, before it runs");
+  command.add_option("NAME", r.name, "NNNN-slug, see `make new-claim`")->required();
+  command.add_option("--folder", options->folder, "where NAME.json and NAME.md go")
+      ->check(refuse_empty)
+      ->capture_default_str();
+  command.add_option("--question", r.question, "the question")->required();
+  command.add_option("--data", options->data, "texts and sets that it is answered on")
+      ->required()
+      ->check(refuse_empty);
+  command.add_option("--task", r.task, "task that decides, e.g. text:FILE or set:FOLDER")
+      ->required();
+  command.add_option("--metric", r.metric, "loss, bits_per_byte or top1: adapter minus base")
+      ->required();
+  command.add_option("--direction", r.direction, "below or above")->required();
+  command.add_option("--threshold", r.threshold, "that the difference is to lie below or above")
+      ->required();
+  add_whole_number<std::int64_t>(command, "--units", r.units, 2, 1'000'000'000,
+                                 "the sample: at least so many chunks or answers")
+      ->required()
+      ->default_str("");
+  command.add_option("--stopping-rule", r.stopping_rule, "when the run ends")->required();
+  command.add_option("--refuted-by", r.refuted_by, "what would refute it")->required();
+  command.add_option("--expected", r.expected, "what you expect")->required();
+  command.callback([options] { run_preregister(options->registered, *options); });
+}
+
+}  // namespace engine::cli

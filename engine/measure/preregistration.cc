@@ -1,0 +1,172 @@
+#include "engine/measure/preregistration.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.h"
+#include "engine/store/json_text.h"
+
+namespace engine::measure {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "lazylora preregistration 1";
+
+bool is_name(std::string_view text) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (text.size() < 6 || text[4] != '-' || !std::ranges::all_of(text.substr(0, 4), digit)) {
+    return false;
+  }
+  return std::ranges::all_of(
+      text.substr(5), [&](char c) { return digit(c) || (c >= 'a' && c <= 'z') || c == '-'; });
+}
+
+bool is_digest(std::string_view text) {
+  return text.size() == 64 && std::ranges::all_of(text, [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+Json json_of(const Preregistration& r) {
+  Json data = Json::array();
+  for (const RegisteredData& d : r.data) data.push_back({{"name", d.name}, {"sha256", d.sha256}});
+  return {{"format", kFormat},
+          {"name", r.name},
+          {"question", r.question},
+          {"data", data},
+          {"task", r.task},
+          {"metric", r.metric},
+          {"compared", "adapter minus base"},
+          {"direction", r.direction},
+          {"threshold", r.threshold},
+          {"units", r.units},
+          {"stopping_rule", r.stopping_rule},
+          {"refuted_by", r.refuted_by},
+          {"expected", r.expected},
+          {"registered_unix_ns", r.registered_unix_ns}};
+}
+
+}  // namespace
+
+void require_valid(const Preregistration& r, std::string_view where) {
+  if (!is_name(r.name)) {
+    throw base::Error(
+        "{}: name is \"{}\", wanted is NNNN-slug: four digits, '-', then small "
+        "letters, digits and '-'",
+        where, r.name);
+  }
+  const std::pair<const char*, const std::string*> texts[] = {{"question", &r.question},
+                                                              {"task", &r.task},
+                                                              {"stopping_rule", &r.stopping_rule},
+                                                              {"refuted_by", &r.refuted_by},
+                                                              {"expected", &r.expected}};
+  for (const auto& [name, text] : texts) {
+    if (text->empty()) throw base::Error("{}: {} is empty", where, name);
+  }
+  if (std::ranges::find(kMetrics, r.metric) == std::end(kMetrics)) {
+    throw base::Error("{}: metric is \"{}\", there are {}", where, r.metric,
+                      fmt::join(kMetrics, ", "));
+  }
+  if (r.direction != "below" && r.direction != "above") {
+    throw base::Error("{}: direction is \"{}\", wanted is below or above", where, r.direction);
+  }
+  if (!std::isfinite(r.threshold)) throw base::Error("{}: threshold is {}", where, r.threshold);
+  if (r.units < 2) {
+    throw base::Error("{}: units is {}: an interval takes 2 at least", where, r.units);
+  }
+  if (r.data.empty()) throw base::Error("{}: data is empty", where);
+  for (const RegisteredData& data : r.data) {
+    if (!is_digest(data.sha256)) {
+      throw base::Error("{}: data {}: \"{}\" is no SHA-256", where, data.name, data.sha256);
+    }
+  }
+}
+
+std::string preregistration_json(const Preregistration& registered) {
+  return json_of(registered).dump(1) + "\n";
+}
+
+std::string preregistration_page(const Preregistration& r, std::string_view json_sha256) {
+  std::string data;
+  for (const RegisteredData& d : r.data) data += fmt::format("* `{}` {}\n", d.sha256, d.name);
+  return fmt::format(
+      "# {}\n\n{}\n\nFrozen as `{}.json`, SHA-256 `{}`. Nothing here is changed after the run has "
+      "begun; its manifest carries that digest.\n\n## Decided by\n\n{} of {}, adapter minus base, "
+      "is to lie {} {}: **met** if the whole 95 % interval (paired bootstrap over units) does, "
+      "**not met** if the whole interval lies on the other side, **not decidable** otherwise, or "
+      "with fewer than {} units. Every other number is secondary.\n\n## Data\n\n{}\n## When to "
+      "stop\n\n{}\n\n## What would refute it\n\n{}\n\n## Expected\n\n{}\n",
+      r.name, r.question, r.name, json_sha256, r.metric, r.task, r.direction, r.threshold, r.units,
+      data, r.stopping_rule, r.refuted_by, r.expected);
+}
+
+Preregistration read_preregistration(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw base::Error("{}: cannot be opened", path.string());
+  try {
+    const Json json = Json::parse(file);
+    Preregistration r;
+    r.name = json.at("name");
+    r.question = json.at("question");
+    for (const Json& data : json.at("data")) {
+      r.data.push_back({data.at("name"), data.at("sha256")});
+    }
+    r.task = json.at("task");
+    r.metric = json.at("metric");
+    r.direction = json.at("direction");
+    r.threshold = json.at("threshold");
+    r.units = json.at("units");
+    r.stopping_rule = json.at("stopping_rule");
+    r.refuted_by = json.at("refuted_by");
+    r.expected = json.at("expected");
+    r.registered_unix_ns = json.at("registered_unix_ns");
+    // A field more, less or doubled, or a number written otherwise: not what was frozen.
+    if (json != json_of(r)) {
+      throw base::Error("{}: holds other fields than a {}", path.string(), kFormat);
+    }
+    require_valid(r, path.string());
+    return r;
+  } catch (const nlohmann::json::exception& wrong) {
+    throw base::Error("{}: {}", path.string(), store::json_reason(wrong.what()));
+  }
+}
+
+std::vector<std::string> objections(const RegistrationFacts& facts) {
+  std::vector<std::string> found;
+  if (!facts.given) {
+    if (!facts.run_sha256.empty()) {
+      found.push_back(fmt::format(
+          "missing: the run began with the preregistration of SHA-256 {}, none is given here",
+          facts.run_sha256));
+    }
+    return found;
+  }
+  if (facts.file_sha256.empty()) {
+    found.push_back("missing: " + facts.unreadable);
+  } else if (!facts.unreadable.empty()) {
+    found.push_back("unreadable: " + facts.unreadable);
+  }
+  if (!facts.has_run) {
+    found.push_back("no run is given, so nothing says that the registration came before it");
+    return found;
+  }
+  if (facts.run_sha256.empty()) {
+    found.push_back("the run began without a preregistration and cannot get one afterwards");
+  } else if (!facts.file_sha256.empty() && facts.run_sha256 != facts.file_sha256) {
+    found.push_back(fmt::format("changed: the run began with SHA-256 {}, the file has {}",
+                                facts.run_sha256, facts.file_sha256));
+  }
+  if (facts.registered && facts.registered->registered_unix_ns > facts.run_start_unix_ns) {
+    found.push_back(fmt::format("younger: registered at {} ns, the run began at {} ns",
+                                facts.registered->registered_unix_ns, facts.run_start_unix_ns));
+  }
+  return found;
+}
+
+}  // namespace engine::measure

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace engine::measure {
+
+struct RegisteredData {
+  std::string name;
+  std::string sha256;
+};
+
+// What a run is to answer, fixed before it starts. The question is decided by one number: a metric
+// of one task, adapter minus base.
+struct Preregistration {
+  std::string name;  // NNNN-slug
+  std::string question;
+  std::vector<RegisteredData> data;
+  std::string task;        // as results name it
+  std::string metric;      // of kMetrics
+  std::string direction;   // "below" or "above"
+  double threshold = 0.0;  // the difference is to lie below or above it
+  std::int64_t units = 0;  // the sample: at least so many units of the task
+  std::string stopping_rule;
+  std::string refuted_by;
+  std::string expected;
+  std::int64_t registered_unix_ns = 0;  // own clock
+};
+
+inline constexpr std::string_view kMetrics[] = {"loss", "bits_per_byte", "top1"};
+
+// Errors    Error naming `where` and the field: a name that is not four digits, '-' and small letters,
+//           digits, '-'; a text that is empty or a metric, direction or number that cannot be
+void require_valid(const Preregistration& registered, std::string_view where);
+
+std::string preregistration_json(const Preregistration& registered);
+std::string preregistration_page(const Preregistration& registered, std::string_view json_sha256);
+// Errors    Error naming the file and the field; every field must be there, and no other
+Preregistration read_preregistration(const std::filesystem::path& file);
+
+// What a run says of its preregistration, and what became of the file.
+struct RegistrationFacts {
+  bool has_run = false;
+  std::string run_sha256;              // in the run's manifest; empty: none
+  std::int64_t run_start_unix_ns = 0;  // its first start
+  bool given = false;                  // a file was named
+  std::string unreadable;              // why it could not be read; empty: it could
+  std::string file_sha256;             // empty: it is not there
+  std::optional<Preregistration> registered;
+};
+
+// Why this run may not be judged by that file; empty: it may. Changed, missing, unreadable or younger
+// than the run; a run that began without one cannot get one afterwards.
+std::vector<std::string> objections(const RegistrationFacts& facts);
+
+}  // namespace engine::measure

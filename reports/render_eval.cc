@@ -1,0 +1,215 @@
+// Usage: render_eval tables DIR    loss.tsv and layers.tsv of DIR/results.json, to be drawn
+//        render_eval pages DIR     report.md and report.html, with the figures that are in DIR
+// What `lazylora eval --out DIR` recorded as pages whose every number links to the line of
+// results.json that it is read from.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+
+#include "engine/base/error.h"
+#include "reports/evidence_lines.h"
+#include "reports/page.h"
+
+namespace reports {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void write(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw engine::base::Error("{}: cannot be written", path);
+}
+
+Cell words(std::string text) { return {std::move(text)}; }
+
+// The value at `pointer`, rounded for a reader, with its line.
+Cell value(const EvidenceLines& evidence, const std::string& pointer) {
+  const Json& json = evidence.at(pointer);
+  Cell cell{"", evidence.line_of(pointer)};
+  if (json.is_null()) {
+    cell.text = "-";
+  } else if (json.is_number_float()) {
+    const auto number = json.get<double>();
+    cell.text = number < 1e7 ? fmt::format("{:.6f}", number) : fmt::format("{:.6e}", number);
+  } else {
+    cell.text = json.is_string() ? json.get<std::string>() : json.dump();
+  }
+  return cell;
+}
+
+Block heading(const std::string& text) { return {Block::Kind::kHeading, {{words(text)}}, ""}; }
+Block paragraph(std::vector<Cell> cells) {
+  return {Block::Kind::kParagraph, {std::move(cells)}, ""};
+}
+
+// "-" where the metric is not defined for the task.
+Cell metric(const EvidenceLines& evidence, const std::string& task, const std::string& name) {
+  const std::string pointer = "/results" + step(task);
+  if (!evidence.at(pointer).contains(name)) return words("-");
+  return value(evidence, pointer + step(name));
+}
+
+constexpr const char* kMetrics[] = {"loss", "perplexity", "bits_per_byte", "top1"};
+
+Block subject_table(const EvidenceLines& evidence) {
+  Block table{Block::Kind::kTable, {{words("what"), words("SHA-256, or as recorded")}}, ""};
+  const std::pair<const char*, const char*> rows[] = {
+      {"config.json", "/lazylora/config_sha256"},
+      {"headers of the shards", "/lazylora/headers_sha256"},
+      {"tokenizer", "/lazylora/tokenizer_sha256"},
+      {"adapter", "/lazylora/adapter_sha256"},
+      {"run", "/lazylora/run/run"},
+      {"its manifest.json", "/lazylora/run/manifest_sha256"},
+      {"its log.jsonl", "/lazylora/run/log_sha256"},
+      {"preregistration", "/lazylora/preregistration/name"},
+      {"its file", "/lazylora/preregistration/file_sha256"},
+      {"time of registration", "/lazylora/preregistration/time"},
+      {"chunk, predictions", "/config/chunk"},
+      {"stride", "/config/stride"},
+      {"begin-of-text id", "/config/bos"},
+      {"resamples", "/config/bootstrap_iters"},
+      {"seed of the bootstrap", "/config/random_seed"}};
+  for (const auto& [name, pointer] : rows) {
+    const Json::json_pointer place{std::string(pointer)};
+    if (!evidence.json().contains(place) || evidence.json().at(place) == "") continue;
+    table.rows.push_back({words(name), value(evidence, pointer)});
+  }
+  return table;
+}
+
+// What a task's numbers are good for.
+std::string role(const EvidenceLines& evidence, const std::string& task, const std::string& name) {
+  const Json& primary = evidence.at("/lazylora/preregistration/primary");
+  if (primary.is_null()) return "exploratory";
+  return primary.at("task") == task && primary.at("metric") == name ? "primary" : "secondary";
+}
+
+Block task_table(const EvidenceLines& evidence) {
+  Block table{Block::Kind::kTable, {{}}, ""};
+  for (const char* head : {"task", "trained on", "units", "tokens", "bytes", "words"}) {
+    table.rows[0].push_back(words(head));
+  }
+  for (const auto& [task, facts] : evidence.at("/lazylora/tasks").items()) {
+    const std::string at = "/lazylora/tasks" + step(task);
+    std::vector<Cell> row{words(task)};
+    for (const char* fact : {"trained_on", "units", "tokens", "bytes", "words"}) {
+      row.push_back(value(evidence, at + "/" + fact));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Block score_table(const EvidenceLines& evidence) {
+  const bool adapted = !evidence.at("/lazylora/adapter_sha256").is_null();
+  Block table{Block::Kind::kTable, {{}}, ""};
+  for (const char* head :
+       {"task", "metric", "base", "adapter", "adapter - base", "95 % from", "to", "role"}) {
+    table.rows[0].push_back(words(head));
+  }
+  for (const auto& [task, unused] : evidence.at("/results").items()) {
+    for (const std::string name : kMetrics) {
+      const Cell base = metric(evidence, task, name + (adapted ? ",base" : ",none"));
+      if (base.line == 0) continue;
+      table.rows.push_back({words(task), words(name), base,
+                            adapted ? metric(evidence, task, name + ",none") : words("-"),
+                            metric(evidence, task, name + "_difference,paired"),
+                            metric(evidence, task, name + "_difference_low,paired"),
+                            metric(evidence, task, name + "_difference_high,paired"),
+                            words(role(evidence, task, name))});
+    }
+  }
+  return table;
+}
+
+void add_figure(Page& page, const std::string& folder, const std::string& file,
+                const std::string& caption) {
+  if (std::filesystem::exists(folder + file)) {
+    page.blocks.push_back({Block::Kind::kFigure, {{words(caption)}}, file});
+  } else {
+    page.blocks.push_back(paragraph({words(fmt::format("({} was not drawn: {})", file, caption))}));
+  }
+}
+
+Page page_of(const EvidenceLines& evidence, const std::string& folder) {
+  Page page;
+  page.title = evidence.at("/lazylora/title").get<std::string>();
+  page.evidence = "results.json";
+  page.evidence_lines = evidence.lines();
+  page.blocks.push_back(
+      paragraph({words("Verdict: "), value(evidence, "/lazylora/verdict"), words(".")}));
+  for (std::size_t i = 0; i < evidence.at("/lazylora/why").size(); ++i) {
+    page.blocks.push_back(paragraph({value(evidence, fmt::format("/lazylora/why/{}", i))}));
+  }
+  page.blocks.push_back(heading("Numbers"));
+  page.blocks.push_back(score_table(evidence));
+  page.blocks.push_back(paragraph({words(
+      "loss is in nats a scored token; bits_per_byte = loss * tokens / (bytes * ln 2), with the "
+      "tokens and bytes below; top1 is the share of scored tokens with the highest logit. The "
+      "interval is of the paired difference, by bootstrap over units (units.jsonl).")}));
+  page.blocks.push_back(task_table(evidence));
+  page.blocks.push_back(heading("What was evaluated"));
+  page.blocks.push_back(subject_table(evidence));
+  page.blocks.push_back(heading("Figures"));
+  if (!evidence.at("/lazylora/run").is_null()) {
+    add_figure(page, folder, "loss.svg", "Training loss, step by step");
+  }
+  if (!evidence.at("/lazylora/layers").empty()) {
+    add_figure(page, folder, "layers.svg",
+               "Norm of the change of each layer's weights, and of the gradient where asked for");
+    page.blocks.push_back(
+        paragraph({words("Gradient: "), value(evidence, "/lazylora/gradient_of"), words(".")}));
+  }
+  return page;
+}
+
+void write_tables(const EvidenceLines& evidence, const std::string& folder) {
+  std::string losses = "step\tloss\n", layers = "layer\tchange\tgradient\n";
+  if (const Json& run = evidence.at("/lazylora/run"); !run.is_null()) {
+    for (const Json& point : run.at("losses")) {
+      losses += fmt::format("{}\t{}\n", point.at("step").dump(), point.at("loss").dump());
+    }
+  }
+  for (const Json& layer : evidence.at("/lazylora/layers")) {
+    const Json& gradient = layer.at("gradient");
+    layers += fmt::format("{}\t{}\t{}\n", layer.at("layer").dump(), layer.at("change").dump(),
+                          gradient.is_null() ? "nan" : gradient.dump());
+  }
+  write(folder + "loss.tsv", losses);
+  write(folder + "layers.tsv", layers);
+}
+
+int run(const std::string& what, const std::string& folder) {
+  const EvidenceLines evidence(folder + "results.json");
+  if (what == "tables") {
+    write_tables(evidence, folder);
+    return 0;
+  }
+  const Page page = page_of(evidence, folder);
+  write(folder + "report.md", markdown(page));
+  write(folder + "report.html", html(page, folder));
+  return 0;
+}
+
+}  // namespace
+}  // namespace reports
+
+int main(int argc, char** argv) {
+  const std::string what = argc == 3 ? argv[1] : "";
+  if (what != "tables" && what != "pages") {
+    std::fprintf(stderr, "usage: render_eval tables|pages DIR\n");
+    return 2;
+  }
+  try {
+    return reports::run(what, std::string(argv[2]) + "/");
+  } catch (const std::exception& wrong) {
+    std::fprintf(stderr, "render_eval: %s\n", wrong.what());
+    return 1;
+  }
+}
