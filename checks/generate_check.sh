@@ -86,7 +86,7 @@ verdict "greedy is the argmax of a pass over all before" $?
 verdict "ids in, ids out" $?
 "${generate[@]}" --max-tokens 40 --prompt-file "$out/ids.txt" --form plain 2>"$out/cost" | iconv -f UTF-8 -t UTF-8 >/dev/null
 verdict "what is printed is UTF-8" $?
-grep -qE 'each token .* sweeps of .* read, .* experts found' "$out/cost"
+grep -qE 'each token .* times .* s, .* read, .* experts found' "$out/cost"
 verdict "the cost of a token is told" $?
 
 refuses "a prompt is needed" 2 "prompt" "${generate[@]}"

@@ -1,10 +1,12 @@
 #include "engine/cli/generate.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -36,26 +38,29 @@ struct GenerateOptions {
   MachineOptions machine;
 };
 
-// What is continued, and which ids end the answer. Without a tokenizer ids go in and out.
+// What is continued, and which ids end the answer.
 struct Prompt {
-  std::unique_ptr<data::Tokenizer> tokenizer;
   std::vector<std::int32_t> ids, ends;
 };
 
-Prompt read_prompt(const GenerateOptions& options, const model::Config& config,
-                   base::RamBudget& budget) {
+// Without a tokenizer ids go in and out.
+Prompt read_prompt(const GenerateOptions& options, const data::Tokenizer* tokenizer_or_none,
+                   std::int64_t vocabulary, base::RamBudget& budget, base::Charge& held) {
   Prompt prompt;
-  if (!options.ids.empty()) {
-    prompt.ids = data::read_ids(options.ids, config.vocabulary, &budget);
+  if (tokenizer_or_none == nullptr) {
+    prompt.ids = data::read_ids(options.ids, vocabulary, &budget);
     if (prompt.ids.empty()) throw base::Error("{}: holds no token ids", options.ids);
     return prompt;
   }
+  const data::Tokenizer& tokenizer = *tokenizer_or_none;
+  // Text is in memory as such, as segment and as ids.
+  const std::uint64_t bytes =
+      options.prompt_file.empty() ? options.prompt.size() : file_bytes(options.prompt_file);
+  held.grow(bytes * (2 + data::kBytesAnId));
   const std::string where = options.prompt_file.empty() ? "--prompt" : options.prompt_file;
   const std::string text = options.prompt_file.empty()
                                ? options.prompt
                                : store::read_text(options.prompt_file, kMostPromptBytes);
-  prompt.tokenizer = std::make_unique<data::Tokenizer>(options.model, config.vocabulary);
-  const data::Tokenizer& tokenizer = *prompt.tokenizer;
   for (const char* name : {"<|end_of_msg|>", "[EOS]"}) {
     const std::int32_t id = tokenizer.special().find(name);
     if (id >= 0) prompt.ends.push_back(id);
@@ -116,12 +121,13 @@ class Teller {
   void put(const std::string& text) {
     text_ += text;
     if (!aloud_ || text.empty()) return;
-    fmt::print("{}", text);
+    fmt::print("{}", terminal_ ? harmless(text) : text);
     std::fflush(stdout);
   }
 
   const data::Tokenizer* tokenizer_;
   bool aloud_;
+  bool terminal_ = ::isatty(STDOUT_FILENO) == 1;
   bool marks_ = false;
   data::Utf8Stream stream_;
   std::string text_;
@@ -164,7 +170,8 @@ class Continued {
   const model::Config& config_;
 };
 
-Answer answer(const GenerateOptions& options, const OpenModel& open, const Prompt& prompt,
+Answer answer(const GenerateOptions& options, const OpenModel& open,
+              const data::Tokenizer* tokenizer, const Prompt& prompt,
               const model::AdapterSet* adapters) {
   const model::Config& config = open.model->config();
   model::Sampler sampler(options.sampling, config.vocabulary, *open.budget);
@@ -172,7 +179,7 @@ Answer answer(const GenerateOptions& options, const OpenModel& open, const Promp
   // The last token is chosen, not run.
   const auto decoder = open.model->decode(adapters, known, known + options.max_tokens - 1);
   Continued continued(*decoder, sampler, config);
-  Teller teller(prompt.tokenizer.get(), !options.json);
+  Teller teller(tokenizer, !options.json);
   base::Sha256 hash;
   Answer answer;
   continued.run(prompt.ids, answer.prompt);
@@ -202,7 +209,7 @@ void report(const char* what, const Cost& cost) {
   if (cost.sweeps == 0) return;
   const auto sweeps = static_cast<std::uint64_t>(cost.sweeps);
   fmt::print(stderr,
-             "{:<18} {} sweeps of {:.3f} s, {} read, {} found in memory; experts found {:.1f} %\n",
+             "{:<18} {} times {:.3f} s, {} read, {} found in memory; experts found {:.1f} %\n",
              what, cost.sweeps, cost.seconds / static_cast<double>(sweeps),
              base::format_bytes(cost.bytes_read / sweeps),
              base::format_bytes(cost.bytes_kept / sweeps), 100.0 * cost.hit_rate());
@@ -210,8 +217,16 @@ void report(const char* what, const Cost& cost) {
 
 void run(const GenerateOptions& options) {
   apply_machine_options(options.machine);
+  // First, so that its memory is part of what the process holds when the budget is opened.
+  std::unique_ptr<data::Tokenizer> tokenizer;
+  if (options.ids.empty()) {
+    tokenizer = std::make_unique<data::Tokenizer>(options.model,
+                                                  model::load_config(options.model).vocabulary);
+  }
   const OpenModel open = open_model(options.model, options.machine, options.strict);
-  const Prompt prompt = read_prompt(options, open.model->config(), *open.budget);
+  const std::int64_t vocabulary = open.model->config().vocabulary;
+  base::Charge held(*open.budget, "prompt");
+  const Prompt prompt = read_prompt(options, tokenizer.get(), vocabulary, *open.budget, held);
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
     adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
@@ -225,7 +240,7 @@ void run(const GenerateOptions& options) {
   for (const model::AdapterSet* set : sets) {
     const std::string with = set == nullptr ? "without adapter" : "with " + options.adapter;
     if (options.compare && !options.json) fmt::print("--- {} ---\n", with);
-    const Answer found = answer(options, open, prompt, set);
+    const Answer found = answer(options, open, tokenizer.get(), prompt, set);
     const char* end = found.ended ? "end of turn" : "limit";
     if (options.json) {
       nlohmann::ordered_json one;
