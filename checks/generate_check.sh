@@ -50,11 +50,9 @@ while [ $((high * 100)) -gt $((low * 101)) ]; do
     high=$middle
   else
     low=$middle
-    cp "$out/least.err" "$out/refused.err"
     grep -q 'memory budget' "$out/least.err" || unnamed=1
   fi
 done
-grep -q 'a sequence of .* tokens' "$out/refused.err" && grep -q 'carried from token to token' "$out/refused.err" || unnamed=1
 verdict "every smaller budget is refused by name (refused: $low)" $unnamed
 for ram in $high $((high + 3000000)) 1GB; do
   for threads in 1 4; do
@@ -89,6 +87,9 @@ verdict "what is printed is UTF-8" $?
 grep -qE 'each token .* times .* s, .* read, .* experts found' "$out/cost"
 verdict "the cost of a token is told" $?
 
+for text in "a sequence of 1000" "carried from token to token"; do
+  refuses "an answer that memory cannot hold is refused: $text" 1 "$text" "${generate[@]}" --prompt a --max-tokens 1000000 --ram 200MB
+done
 refuses "a prompt is needed" 2 "prompt" "${generate[@]}"
 refuses "but one" 2 "prompt" "${generate[@]}" --prompt a --ids "$out/ids.txt"
 refuses "an empty prompt is bad usage" 2 "--prompt" "${generate[@]}" --prompt ""
