@@ -50,6 +50,21 @@ eval: build ## loss of base and adapter of RUN=... on TEXT=..., as a report with
 	@command -v gnuplot >/dev/null || checks/deps.sh <(echo gnuplot-nox) || echo "no gnuplot: no figures"
 	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk 64 --gradient $(ARGS)
 
+evidence: build ## record the claims that are not recorded yet, under evidence/
+	@checks/evidence/record.sh build/release
+
+new-claim: ## the next free number: NNNN-SLUG of SLUG=...
+	@checks/evidence/new_claim.sh "$(SLUG)"
+
+verify-evidence: ## every byte of evidence/ and preregistration/ is the recorded one
+	@checks/evidence/verify.sh
+
+reproduce: build ## make the recorded claims again in a scratch folder and compare them byte for byte
+	@checks/evidence/reproduce.sh build/release
+
+check-numbers: ## every figure of README and docs is that of its source (docs/numbers.md)
+	@checks/numbers.sh
+
 mutants: build ## plant every fault of checks/mutants/table.txt; each must make its check fail (an hour)
 	@checks/mutants.sh build/release
 

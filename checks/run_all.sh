@@ -13,7 +13,7 @@ build=$1
 shift
 
 scripts=(run_all_check.sh boundaries_check.sh boundaries.sh symbols.sh format.sh
-  fixtures_check.sh fixtures.sh)
+  fixtures_check.sh fixtures.sh evidence_check.sh numbers_check.sh)
 programs=(check_ops check_store check_fuzz check_model check_train check_data check_adapter
   check_measure check_forward check_gradients check_trajectory)
 # Scripts that run what was built.

@@ -65,7 +65,6 @@ Block subject_table(const EvidenceLines& evidence) {
       {"tokenizer", "/lazylora/tokenizer_sha256"},
       {"adapter", "/lazylora/adapter_sha256"},
       {"run", "/lazylora/run/run"},
-      {"its manifest.json", "/lazylora/run/manifest_sha256"},
       {"its log.jsonl", "/lazylora/run/log_sha256"},
       {"preregistration", "/lazylora/preregistration/name"},
       {"its file", "/lazylora/preregistration/file_sha256"},

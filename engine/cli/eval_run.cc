@@ -19,7 +19,6 @@ void read_manifest(const fs::path& path, RunFolder& folder) {
   const auto manifest = train::read_manifest(path.parent_path());
   if (!manifest) throw base::Error("{}: is not there: no run of `lazylora train`", path.string());
   folder.facts.run_id = manifest->run_id;
-  folder.facts.manifest_sha256 = base::sha256_hex_of_file(path);
   folder.facts.data_sha256 = manifest->identity.data_sha256;
   folder.preregistration_sha256 = manifest->identity.preregistration_sha256;
   std::ifstream file(path, std::ios::binary);

@@ -58,7 +58,6 @@ Json run_of(const EvalRun& run) {
     losses.push_back({{"step", p.step}, {"loss", p.loss}, {"line", p.line}});
   }
   return {{"run", run.run_id},
-          {"manifest_sha256", run.manifest_sha256},
           {"data_sha256", run.data_sha256},
           {"log_sha256", run.log_sha256},
           {"log_lines", run.log_lines},

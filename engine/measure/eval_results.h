@@ -55,7 +55,7 @@ struct LossPoint {
 };
 
 struct EvalRun {
-  std::string run_id, manifest_sha256, data_sha256, log_sha256, log_head;
+  std::string run_id, data_sha256, log_sha256, log_head;
   std::int64_t log_lines = 0;
   std::vector<LossPoint> losses;
 };

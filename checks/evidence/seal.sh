@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Usage: checks/evidence/seal.sh [ROOT]
+# Writes evidence/README.md, statement.json (in-toto), ro-crate-metadata.json and, over all of evidence/ and
+# preregistration/, SHA256SUMS. Only adds: a recorded file that is gone or has other bytes is refused by name.
+set -euo pipefail
+shopt -s inherit_errexit
+cd "$(dirname "$0")"
+. ./common.sh
+root=$(cd "${1:-../..}" && pwd)
+cd "$root"
+made='^evidence/(README\.md|statement\.json|ro-crate-metadata\.json)$|^preregistration/README\.md$'
+
+if [ -e evidence/SHA256SUMS ]; then
+  changed=$(sha256sum --check --quiet evidence/SHA256SUMS 2>/dev/null | sed 's/: FAILED.*//' | grep -vE "$made" || true)
+  [ -z "$changed" ] || { echo "seal: recorded, and not to be changed: "$changed >&2; exit 1; }
+fi
+odd=$(recorded . | grep -vE '^[A-Za-z0-9._/-]+$' || true)
+[ -z "$odd" ] || { echo "seal: not a plain name: $odd" >&2; exit 1; }
+
+{
+  cat <<'END'
+# Evidence
+
+One folder `NNNN-slug/` a claim, with the raw output of the checks and runs behind it. Every folder has a
+`README.md` (the claim, and what each file is), `commands.txt` (the command lines, in order) and
+`may_differ/environment.txt` (program, commit, compiler, processor, libraries). What lies in `may_differ/` may differ
+from one time to the next: clocks, machine, fonts. All else comes out the same to the byte.
+
+```sh
+make verify-evidence   # every byte here is the recorded one, every folder has what this page promises
+make reproduce         # makes the claims again in a scratch folder and compares them, byte for byte
+make evidence          # records the claims that are not recorded yet
+make new-claim SLUG=s  # the next free number
+```
+
+Folders are added, never edited: what turned out wrong keeps its number, and a new folder says so. `SHA256SUMS` is over
+everything here and in `preregistration/`; `statement.json` is an in-toto statement with the same digests,
+`ro-crate-metadata.json` describes the bundle for archives. None of them is signed: they tell damage, not malice; the
+history of the repository is what dates them.
+
+| claim | files | says |
+|---|---|---|
+END
+  for claim in $(claims .); do
+    printf '| [%s](%s) | %s | %s |\n' "$claim" "$claim/README.md" "$(find "evidence/$claim" -type f | wc -l)" "$(title "evidence/$claim/README.md")"
+  done
+} >evidence/README.md
+
+digests=$(sums . | grep -vE '  (evidence/(statement|ro-crate-metadata)\.json)$')
+{
+  printf '{\n "_type": "https://in-toto.io/Statement/v1",\n "subject": [\n'
+  awk '{printf "%s  {\"name\": \"%s\", \"digest\": {\"sha256\": \"%s\"}}", (NR > 1 ? ",\n" : ""), $2, $1} END {print ""}' <<<"$digests"
+  printf ' ],\n "predicateType": "https://in-toto.io/attestation/test-result/v0.1",\n "predicate": {\n  "result": "PASSED",\n'
+  printf '  "configuration": [{"name": "CMakeLists.txt", "digest": {"sha256": "%s"}}],\n  "passedTests": [\n' "$(sha256sum <CMakeLists.txt | cut -d' ' -f1)"
+  for claim in $(claims .); do printf '   "%s: %s"\n' "$claim" "$(title "evidence/$claim/README.md" | sed 's/["\\]/\\&/g')"; done | sed '$!s/$/,/'
+  printf '  ]\n }\n}\n'
+} >evidence/statement.json
+
+{
+  cat <<'END'
+{
+ "@context": "https://w3id.org/ro/crate/1.1/context",
+ "@graph": [
+  {"@id": "ro-crate-metadata.json", "@type": "CreativeWork", "about": {"@id": "./"},
+   "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}},
+END
+  printf '  {"@id": "./", "@type": "Dataset", "name": "Evidence of LazyLoRA", "license": "https://spdx.org/licenses/Apache-2.0",\n'
+  printf '   "description": "Raw output of the checks and runs behind the claims of the README", "hasPart": ['
+  claims . | sed 's|.*|{"@id": "&/"}|' | paste -sd, | tr -d '\n'
+  printf ']}'
+  for claim in $(claims .); do
+    printf ',\n  {"@id": "%s/", "@type": "Dataset", "name": "%s", "hasPart": [' "$claim" "$(title "evidence/$claim/README.md" | sed 's/["\\]/\\&/g')"
+    (cd evidence && find "$claim" -type f | LC_ALL=C sort | sed 's|.*|{"@id": "&"}|' | paste -sd, | tr -d '\n')
+    printf ']}'
+    (cd evidence && find "$claim" -type f | LC_ALL=C sort | while IFS= read -r file; do
+      printf ',\n  {"@id": "%s", "@type": "File", "contentSize": "%s"}' "$file" "$(stat -c %s "$file")"
+    done)
+  done
+  printf '\n ]\n}\n'
+} >evidence/ro-crate-metadata.json
+all=$(sums .)
+printf '%s\n' "$all" >evidence/SHA256SUMS
+echo "sealed: $(wc -l <evidence/SHA256SUMS) files"
