@@ -82,13 +82,15 @@ END
 |---|---|
 | `tiny_34.txt`, `tiny_34.jsonl` | 34 ids, nested config: a row a layer against a dump of kimi-k3-in-c v1.0.0 |
 | `tool_34.txt`, `tool_34.jsonl` | the same for its checkpoint with a flat config |
+| `tiny_oracle.txt`, `tiny_oracle.jsonl`, `tool_oracle.txt`, `tool_oracle.jsonl` | both checkpoints against the oracle |
 
 Made with data of others that is not in this repository (REFERENCE; docs/faq.md).
 END
   local name
   for name in tiny tool; do
     run ${name}_34.txt "$build/checks/check_forward" --model "$reference/ckpt_$name" --ids "$reference/ids/ids34.txt" --reference "$reference/dump/${name}_34" --out "$scratch/${name}_34.jsonl"
-    cp "$scratch/${name}_34.jsonl" "$here/"
+    run ${name}_oracle.txt "$build/checks/check_forward" --model "$reference/ckpt_$name" --ids "$reference/ids/ids34.txt" --reference oracle --out "$scratch/${name}_oracle.jsonl"
+    cp "$scratch/${name}_34.jsonl" "$scratch/${name}_oracle.jsonl" "$here/"
   done
 }
 
@@ -201,12 +203,29 @@ END
   cp "$scratch"/analysis/analysis.{md,json} "$here/"
 }
 
+0008-reference-training() {
+  readme <<'END'
+# Gradients and ten training steps are those of float64 autograd
+
+| file | what |
+|---|---|
+| `gradients.txt`, `gradients.jsonl` | every comparison of `make check-gradients`: dual numbers, differences, and four cases of float64 autograd |
+| `trajectory.txt` | two trajectories of ten steps, and a step resumed from given moments |
+
+Made with data of others that is not in this repository (REFERENCE; docs/faq.md).
+END
+  run gradients.txt "$build/checks/check_gradients" --out "$scratch/gradients.jsonl"
+  cp "$scratch/gradients.jsonl" "$here/"
+  run trajectory.txt "$build/checks/check_trajectory"
+}
+
+needs_reference=" 0002-forward-dumps 0008-reference-training "
 names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(declare -F | sed -n 's/^declare -f \([0-9]\{4\}-.*\)/\1/p')
 for name in "${names[@]}"; do
   [ ! -e "$out/$name" ] || { echo "$name: is there"; continue; }
-  if [ "$name" = 0002-forward-dumps ] && [ ! -d "$reference/dump" ]; then
-    echo "skipped: $name: the dumps of kimi-k3-in-c are not here (LAZYLORA_REFERENCE)"
+  if [[ $needs_reference == *" $name "* ]] && [ ! -d "$reference/dump" ]; then
+    echo "skipped: $name: the data of other programs is not here (LAZYLORA_REFERENCE)"
     continue
   fi
   here=$out/$name.tmp
