@@ -114,14 +114,14 @@ TEST_F(BlockStreamCheck, RepetitionLongerThanTheSlots) {
 }
 
 // Layers that come round for ever and want the same half of their blocks each time, known when the
-// layer begins: one row of slots for all finds next to nothing again, a share for every layer does.
+// layer begins: one row of slots for all finds nothing again, a share for every layer does.
 // Rounds are alike, so that they find the same however many uses were forgotten by then.
 TEST_F(BlockStreamCheck, EveryGroupKeepsAShare) {
   constexpr std::uint32_t kGroup = 8;
   std::vector<std::size_t> found;
   for (const std::size_t group : {std::size_t{0}, std::size_t{kGroup}}) {
     ReadQueue queue(*reader_, {false, 2});
-    BlockStream stream = this->stream(queue, 9, 2, group);
+    BlockStream stream = this->stream(queue, 6, 2, group);
     std::vector<std::size_t> hits;
     for (int round = 0; round < 60; ++round) {
       hits.push_back(0);
@@ -134,7 +134,8 @@ TEST_F(BlockStreamCheck, EveryGroupKeepsAShare) {
     for (int round = 20; round < 40; ++round) EXPECT_EQ(hits[round], hits[round + 20]) << round;
     found.push_back(std::accumulate(hits.begin() + 20, hits.begin() + 40, std::size_t{0}));
   }
-  EXPECT_GT(found[1], 2 * found[0]);
+  EXPECT_EQ(found[0], 0u);
+  EXPECT_GE(found[1], 20u * 3);  // of twenty rounds of twelve
 }
 
 // Nothing is submitted beyond `ahead`, nothing that is needed is read over.
