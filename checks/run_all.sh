@@ -21,6 +21,7 @@ runs=(
   programs_check.sh
   mutants_check.sh
   cli_check.sh
+  reference_check.sh
   generate_check.sh
   eval_check.sh
   one_hash.sh

@@ -21,6 +21,7 @@
 #include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
 #include "engine/cli/preregister.h"
+#include "engine/cli/reference.h"
 #include "engine/cli/shards.h"
 #include "engine/cli/tokenize.h"
 #include "engine/cli/trace.h"
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
   engine::cli::add_trace_command(app);
   engine::cli::add_analyze_command(app);
   engine::cli::add_disk_command(app);
+  engine::cli::add_reference_command(app);
   int code = 0;
   try {
     app.parse(argc, argv);
