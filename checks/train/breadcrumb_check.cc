@@ -117,7 +117,7 @@ TEST(Breadcrumb, TheLastOneCounts) {
   EXPECT_EQ(next.left_behind()->layer, -1);
   EXPECT_GT(next.left_behind()->rss_bytes, 0u);
   EXPECT_GE(next.left_behind()->peak_rss_bytes, next.left_behind()->rss_bytes);
-  EXPECT_FALSE(next.left_behind()->stopped);
+  EXPECT_EQ(next.left_behind()->ending, engine::train::Ending::kNone);
   EXPECT_EQ(fs::file_size(folder / "breadcrumb.json"), 256u);
 }
 

@@ -60,7 +60,13 @@ class BrokenModel : public testing::Test {
           return model.forward_backward(batch, set, hooks);
         },
         {}};
-    engine::train::Trainer(std::move(open), adapters, budget, sweep, {moved, {}, {}, {}}).run();
+    engine::train::Observer observer;
+    if (moved) {
+      observer.moved = [&](const engine::train::Movement& m) {
+        moved(m.step, m.direction, m.layer);
+      };
+    }
+    engine::train::Trainer(std::move(open), adapters, budget, sweep, observer).run();
   }
 
   // What a run leaves that broke in step 3, and that it goes on to the bytes of one that did not.

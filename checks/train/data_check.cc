@@ -8,13 +8,15 @@
 #include "checks/train/toy.h"
 #include "engine/base/error.h"
 #include "engine/data/batching.h"
+#include "engine/data/feed.h"
 #include "engine/data/ids.h"
 
 namespace {
 
 using engine::base::Error;
-using engine::data::join;
+using engine::data::feed_of;
 using engine::data::make_sequence;
+using engine::data::Order;
 using engine::data::parse_ids;
 using engine::data::read_ids;
 using engine::data::Sequence;
@@ -135,7 +137,8 @@ TEST(Sequence, MaskFirstIsTheReferences) {
 TEST(Batching, G4_NoLabelCrossesADocumentsEnd) {
   const std::vector<Sequence> all{make_sequence("a", Ids{1, 2, 3}, 0),
                                   make_sequence("b", Ids{10, 11}, 0)};
-  const auto joined = join(all, std::vector<std::int64_t>{0, 1, 0});
+  Order order(2);
+  const auto joined = take(feed_of("two", all), order, 0, 3).joined;
   EXPECT_EQ(joined.tokens, (Ids{1, 2, 10, 1, 2}));
   EXPECT_EQ(joined.targets, (Ids{2, 3, 11, 2, 3}));
   EXPECT_EQ(joined.borders, (std::vector<std::int64_t>{0, 2, 3, 5}));
@@ -145,11 +148,16 @@ TEST(Batching, TakesCyclicallyAndPassesOverTheUntrained) {
   const std::vector<Sequence> all{make_sequence("a", Ids{1, 2, 3}, 0),
                                   make_sequence("b", Ids{4, 5}, 9),
                                   make_sequence("c", Ids{6, 7}, 0)};
-  EXPECT_EQ(take(all, 0, 2).sequences, (std::vector<std::int64_t>{0}));
-  EXPECT_EQ(take(all, 0, 2).skipped, 1);
-  EXPECT_EQ(take(all, 2, 2).sequences, (std::vector<std::int64_t>{2, 0}));
-  EXPECT_EQ(take(all, 1, 1).sequences.size(), 0u);
-  EXPECT_EQ(take(all, 3 * 1000 + 2, 3).sequences, (std::vector<std::int64_t>{2, 0}));
+  const auto from = [&](std::int64_t cursor, std::int64_t count) {
+    Order order(3);
+    return take(feed_of("three", all), order, cursor, count);
+  };
+  EXPECT_EQ(from(0, 2).joined.tokens, (Ids{1, 2}));
+  EXPECT_EQ(from(0, 2).skipped, 1);
+  EXPECT_EQ(from(2, 2).joined.tokens, (Ids{6, 1, 2}));
+  EXPECT_EQ(from(2, 2).sequences, 2);
+  EXPECT_EQ(from(1, 1).sequences, 0);
+  EXPECT_EQ(from(3 * 1000 + 2, 3).joined.tokens, (Ids{6, 1, 2}));
 }
 
 TEST(Batching, G10_TextShorterThanASequenceIsRefused) {
@@ -180,9 +188,11 @@ TEST(Batching, AStepOfTooManySequencesIsRefusedBeforeItIsPutTogether) {
   job.settings.sequences = 1'000'000;
   const engine::train::OpenRun run = engine::train::open_run(job);
   const auto never = [](const engine::model::Batch&) { FAIL() << "a batch was made"; };
-  EXPECT_THAT(checks::why_refused([&] { engine::train::require_memory(run, 2'666'000, never); }),
-              testing::AllOf(testing::HasSubstr("1000000 sequences"),
-                             testing::HasSubstr("2666664 tokens")));
+  engine::base::RamBudget budget(1 << 20);
+  EXPECT_THAT(
+      checks::why_refused([&] { engine::train::require_memory(run, budget, 2'666'000, never); }),
+      testing::AllOf(testing::HasSubstr("1000000 sequences"),
+                     testing::HasSubstr("2666664 tokens")));
 }
 
 TEST(Batching, PlantedFaults) {

@@ -33,7 +33,7 @@ TEST(Settings, EveryTextGivesItsValueBack) {
   settings.seed = std::numeric_limits<std::int64_t>::max();
   Settings back;
   const auto texts = engine::train::texts_of(settings);
-  EXPECT_EQ(texts.size(), 18u);
+  EXPECT_EQ(texts.size(), 19u);
   for (const auto& [name, text] : texts) engine::train::set(back, name, text);
   EXPECT_EQ(engine::train::texts_of(back), texts);
   EXPECT_EQ(back.adamw.eps, settings.adamw.eps);

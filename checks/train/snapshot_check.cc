@@ -63,11 +63,12 @@ struct Trained {
 SnapshotState state_at(std::int64_t step) {
   SnapshotState state;
   state.run_id = "name-0123";
-  state.identity = {"c", "w", "d", ""};
+  state.identity = {"c", "w", "d", "", "e"};
   state.settings = {{"lr", "0.0002"}, {"steps", "20"}};
   state.step = step;
   state.cursor = 2 * step;
   state.skipped = 1;
+  state.evaluated = 4;
   state.log = {4 * step, 1000, std::string(64, 'a')};
   return state;
 }
@@ -107,6 +108,8 @@ TEST(Snapshot, ComesBackBitForBit) {
   EXPECT_EQ(got.identity.config_sha256, "c");
   EXPECT_EQ(got.identity.headers_sha256, "w");
   EXPECT_EQ(got.identity.data_sha256, "d");
+  EXPECT_EQ(got.identity.held_out_sha256, "e");
+  EXPECT_EQ(got.evaluated, 4);
   EXPECT_EQ(got.settings, want.settings);
   EXPECT_EQ(got.cursor, 10);
   EXPECT_EQ(got.skipped, 1);

@@ -77,8 +77,28 @@ inline engine::model::SweepResult toy_sweep(const engine::model::Batch& batch,
   return result;
 }
 
+// The toy's l_t without a gradient.
+inline engine::model::SweepResult toy_forward(const engine::model::Batch& batch,
+                                              const engine::model::AdapterSet& adapters,
+                                              const engine::model::SweepHooks& hooks) {
+  engine::model::SweepResult result;
+  result.trained = batch.trained();
+  result.nll.assign(batch.tokens.size(), 0.0);
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    if (batch.targets[t] < 0) continue;
+    for (const auto& tensor : adapters.tensors()) {
+      for (const float value : tensor.values) {
+        const double off = value - 0.01 * batch.tokens[t] + 0.02 * batch.targets[t];
+        result.nll[t] += off * off / static_cast<double>(adapters.parameters());
+      }
+    }
+  }
+  if (hooks.progress) hooks.progress("forward", 0);
+  return result;
+}
+
 inline engine::train::SweepFunctions toy_functions() {
-  return {toy_sweep, [](engine::train::Timing& timing) { timing.bytes_read = 1; }};
+  return {toy_sweep, [](engine::train::Timing& timing) { timing.bytes_read = 1; }, toy_forward};
 }
 
 // Seven steps over three sequences, of which the third is too short to keep a target behind
@@ -98,14 +118,15 @@ inline engine::train::Job toy_job(const std::filesystem::path& run) {
   return job;
 }
 
-// Runs a job to its end, or until `sweep` throws.
-inline void run_toy(engine::train::Job job, engine::train::SweepFunctions sweep = toy_functions(),
-                    engine::train::Observer observer = {}) {
+// Runs a job to its end, or until `sweep` throws or `stop` says yes; whether it came to its end.
+inline bool run_toy(engine::train::Job job, engine::train::SweepFunctions sweep = toy_functions(),
+                    engine::train::Observer observer = {}, const std::function<bool()>& stop = {}) {
   engine::base::RamBudget budget(1 << 20);
   engine::train::OpenRun run = engine::train::open_run(std::move(job));
   engine::model::AdapterSet adapters(toy_config(), run.job.settings.adapter, budget);
-  engine::train::Trainer(std::move(run), adapters, budget, std::move(sweep), std::move(observer))
-      .run();
+  return engine::train::Trainer(std::move(run), adapters, budget, std::move(sweep),
+                                std::move(observer))
+      .run(stop);
 }
 
 // What must be equal, byte for byte, however a run came about.

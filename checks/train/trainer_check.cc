@@ -213,12 +213,16 @@ TEST(Trainer, G14_TensorThatNeverGetsAGradientIsSavedLikeTheOthers) {
 TEST(Trainer, BudgetThatCannotHoldIsRefusedBeforeTheRunFolderIsThere) {
   const ScratchFolder folder;
   const fs::path run = folder.path() / "run";
-  engine::train::OpenRun open = engine::train::open_run(toy_job(run));
+  Job job = toy_job(run);
+  std::swap(job.sequences[0], job.sequences[1]);  // so that the second is the longest
+  engine::train::OpenRun open = engine::train::open_run(job);
   const auto second_does_not_fit = [](const Batch& batch) {
-    if (batch.size() == 3) throw Error("budget: the second sequence does not fit");
+    if (batch.size() == 5) throw Error("budget: the second sequence does not fit");
   };
-  EXPECT_THAT(why_refused([&] { engine::train::require_memory(open, 1000, second_does_not_fit); }),
-              HasSubstr("does not fit"));
+  engine::base::RamBudget some(1 << 20);
+  EXPECT_THAT(
+      why_refused([&] { engine::train::require_memory(open, some, 1000, second_does_not_fit); }),
+      HasSubstr("does not fit"));
   EXPECT_FALSE(fs::exists(run));
   const auto& settings = open.job.settings.adapter;
   engine::base::RamBudget ample(1 << 20);

@@ -5,14 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
+#include <optional>
 
 namespace engine::cli {
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 std::string bar(double part) {
   constexpr int kWidth = 20;
@@ -28,6 +24,12 @@ std::size_t columns(std::FILE* terminal) {
   return known ? size.ws_col - 1u : 79u;
 }
 
+// Nothing where no time has passed.
+std::string rate(double amount, double seconds, const char* unit) {
+  if (!(seconds > 0.0)) return "";
+  return fmt::format("  {:.4g} {}", amount / seconds, unit);
+}
+
 }  // namespace
 
 std::string format_seconds(double seconds) {
@@ -37,32 +39,49 @@ std::string format_seconds(double seconds) {
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
 }
 
-ProgressLine::ProgressLine(std::FILE* to, std::int64_t steps, std::int64_t first_step,
-                           std::int64_t layers)
-    : to_(to),
-      terminal_(::isatty(::fileno(to)) == 1),
-      steps_(steps),
-      first_step_(first_step),
-      layers_(layers),
-      started_(seconds_now()) {}
+ProgressLine::ProgressLine(std::FILE* to, const train::Settings& settings, std::int64_t layers)
+    : to_(to), terminal_(::isatty(::fileno(to)) == 1), settings_(settings), layers_(layers) {}
 
 ProgressLine::~ProgressLine() { erase(); }
 
-void ProgressLine::move(std::int64_t step, std::string_view direction, std::int64_t layer) {
+void ProgressLine::move(const train::Movement& m) {
   if (!terminal_) return;
-  const bool forward = direction == "forward";
-  const double walked = static_cast<double>(forward ? layer + 1 : 2 * layers_ - layer);
-  const double part = (static_cast<double>(step - 1) + walked / static_cast<double>(2 * layers_)) /
-                      static_cast<double>(steps_);
-  draw(fmt::format("[{}] step {}/{} {:<8} layer {:>2}/{} {}", bar(part), step, steps_, direction,
-                   layer, layers_, last_));
+  const bool down = m.direction == "backward";
+  const double halves = m.direction == "evaluation" ? 1.0 : 2.0;
+  const double walked = static_cast<double>(down ? 2 * layers_ - m.layer : m.layer + 1);
+  draw(fmt::format("[{}] step {}/{} {} layer {}/{}{}{}",
+                   bar(walked / (halves * static_cast<double>(layers_))), m.step,
+                   settings_.schedule.total, m.direction, m.layer, layers_,
+                   rate(static_cast<double>(m.bytes_read) * 1e-6, m.seconds, "MB/s"), last_));
 }
 
-void ProgressLine::finish_step(std::int64_t step, const std::string& text) {
-  const double cadence = (seconds_now() - started_) / static_cast<double>(step - first_step_ + 1);
-  last_ = fmt::format("{}  {} to go", text,
-                      format_seconds(cadence * static_cast<double>(steps_ - step)));
-  note(fmt::format("step {}/{}  {}", step, steps_, last_));
+void ProgressLine::finish_step(const train::StepReport& report) {
+  cadence_.add_step(report.seconds);
+  last_ = fmt::format("  loss {:.6f}{}", report.loss, to_go(report.step));
+  note(fmt::format("step {}/{}  loss {:.6f}  lr {:.3g}  norm {:.3g}  {} trained{}{}{}", report.step,
+                   settings_.schedule.total, report.loss, report.learning_rate, report.grad_norm,
+                   report.trained,
+                   rate(static_cast<double>(report.tokens), report.seconds, "tokens/s"),
+                   rate(static_cast<double>(report.bytes_read) * 1e-6, report.seconds, "MB/s"),
+                   to_go(report.step)));
+}
+
+void ProgressLine::finish_evaluation(std::int64_t step, const train::Evaluation& evaluation,
+                                     double seconds) {
+  cadence_.add_evaluation(seconds);
+  note(fmt::format("held out, behind step {}  loss {:.6f}  {} trained in {} sequences  {}", step,
+                   evaluation.loss, evaluation.trained, evaluation.sequences,
+                   format_seconds(seconds)));
+}
+
+void ProgressLine::finish_checkpoint(std::int64_t step, const std::string& folder, double seconds) {
+  cadence_.add_checkpoint(seconds);
+  note(fmt::format("step {} saved in {}", step, folder));
+}
+
+std::string ProgressLine::to_go(std::int64_t step) const {
+  const std::optional<double> seconds = cadence_.seconds_for(train::remaining(settings_, step));
+  return seconds ? fmt::format("  {} to go", format_seconds(*seconds)) : "";
 }
 
 void ProgressLine::note(const std::string& text) {

@@ -13,8 +13,10 @@
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
 #include "engine/cli/progress.h"
+#include "engine/cli/stop_signals.h"
 #include "engine/cli/version.h"
 #include "engine/data/ids.h"
+#include "engine/data/packed_set.h"
 #include "engine/measure/preregistration.h"
 #include "engine/ops/kernels.h"
 #include "engine/store/digests.h"
@@ -28,6 +30,7 @@ namespace {
 struct TrainArguments {
   std::string model;
   std::vector<std::string> ids;
+  std::string data, held_out;
   std::string out;
   std::string name;
   bool resume = false;
@@ -82,6 +85,11 @@ train::Start start_of(const TrainArguments& given, std::vector<std::string> argu
   for (const std::string& file : given.ids) {
     start.ids_files.push_back(std::filesystem::absolute(file).string());
   }
+  start.working_folder = std::filesystem::current_path().string();
+  if (!given.data.empty()) start.set_folder = std::filesystem::absolute(given.data).string();
+  if (!given.held_out.empty()) {
+    start.held_out_folder = std::filesystem::absolute(given.held_out).string();
+  }
   start.program = "lazylora " LAZYLORA_VERSION;
   start.git_commit = LAZYLORA_GIT_COMMIT;
   start.instruction_set = ops::kernels().instruction_set;
@@ -133,8 +141,41 @@ train::SettingTexts settle_usage(TrainArguments& given) {
     overrides = split_overrides(given.overrides);
     for (const auto& [name, text] : overrides) train::set(given.settings, name, text);
     train::require_valid(given.settings);
+    if (given.ids.empty() == given.data.empty()) {
+      throw base::Error("either --ids FILE... or --data SET: {} given",
+                        given.ids.empty() ? "neither is" : "both are");
+    }
+    if (!given.data.empty() && given.settings.mask_first != 0) {
+      throw base::Error("--mask-first {} with --data: what is trained of a set stands in the set",
+                        given.settings.mask_first);
+    }
+    if (given.held_out.empty() != (given.settings.eval_every == 0)) {
+      throw base::Error("--eval-every {} {} --eval-data: one says when, the other what",
+                        given.settings.eval_every, given.held_out.empty() ? "without" : "with");
+    }
   });
   return overrides;
+}
+
+// A set of this model's ids: the right number of them, and of its own tokenizer if it has one.
+std::shared_ptr<const data::PackedSet> open_set(const std::string& folder, const OpenModel& open,
+                                                const std::string& model_folder) {
+  const auto set = std::make_shared<const data::PackedSet>(folder, *open.budget);
+  const data::SetFacts& facts = set->facts();
+  if (facts.vocabulary != open.model->config().vocabulary) {
+    throw base::Error("{}: ids of a vocabulary of {}, the model has {}", folder, facts.vocabulary,
+                      open.model->config().vocabulary);
+  }
+  const std::filesystem::path ranks = std::filesystem::path(model_folder) / "tiktoken.model";
+  if (std::filesystem::exists(ranks)) {
+    const std::string sha256 = base::sha256_hex_of_file(ranks);
+    if (sha256 != facts.ranks_sha256) {
+      throw base::Error(
+          "{}: ids of another tokenizer: its tiktoken.model has SHA-256 {}, {} has {}", folder,
+          facts.ranks_sha256, ranks.string(), sha256);
+    }
+  }
+  return set;
 }
 
 train::Job job_of(const TrainArguments& given, const OpenModel& open,
@@ -150,6 +191,8 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
     job.sequence_names.push_back(file);
     job.sequences.push_back(data::read_ids(file, model.config().vocabulary, open.budget.get()));
   }
+  if (!given.data.empty()) job.set = open_set(given.data, open, given.model);
+  if (!given.held_out.empty()) job.held_out = open_set(given.held_out, open, given.model);
   job.identity.config_sha256 = model.config().sha256;
   job.identity.headers_sha256 = train::headers_digest(model.shards());
   if (!given.preregistration.empty()) {
@@ -161,7 +204,7 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
 }
 
 // Adapters, gradients and two moments are still to be taken when the plan is made.
-void require_budget(const train::OpenRun& run, const OpenModel& open) {
+void require_budget(train::OpenRun& run, const OpenModel& open) {
   const model::Model& model = *open.model;
   const model::AdapterSet outline(model.config(), run.job.settings.adapter);
   const std::int64_t adapter_bytes =
@@ -171,9 +214,14 @@ void require_budget(const train::OpenRun& run, const OpenModel& open) {
       open.budget->limit_bytes(), std::numeric_limits<std::int64_t>::max()));
   // Up to a million tokens a batch is put together in no time, and its plan says more.
   const std::int64_t most = std::max(limit / (one.residual_bytes + one.bank_bytes), kSmallBatch);
-  train::require_memory(run, most, [&](const model::Batch& batch) {
+  train::require_memory(run, *open.budget, most, [&](const model::Batch& batch) {
     model.require_budget(batch, &outline, true, adapter_bytes);
   });
+  if (!run.job.held_out) return;
+  run.held_out_together = train::sequences_a_sweep(
+      data::feed_of(run.job.held_out, false), [&](const model::Batch& batch) {
+        model.require_budget(batch, &outline, false, adapter_bytes);
+      });
 }
 
 // What a run that may begin begins with.
@@ -188,16 +236,13 @@ void announce(const train::OpenRun& run, const std::string& out, ProgressLine& p
 
 train::Observer observe(ProgressLine& progress) {
   return {
-      [&](std::int64_t step, std::string_view direction, std::int64_t layer) {
-        progress.move(step, direction, layer);
+      [&](const train::Movement& movement) { progress.move(movement); },
+      [&](const train::StepReport& report) { progress.finish_step(report); },
+      [&](std::int64_t step, const train::Evaluation& evaluation, double seconds) {
+        progress.finish_evaluation(step, evaluation, seconds);
       },
-      [&](const train::StepReport& report) {
-        progress.finish_step(
-            report.step, fmt::format("loss {:.6f}  lr {:.3g}  norm {:.3g}  {} tokens", report.loss,
-                                     report.learning_rate, report.grad_norm, report.trained));
-      },
-      [&](std::int64_t step, const std::filesystem::path& folder) {
-        progress.note(fmt::format("step {} saved in {}", step, folder.string()));
+      [&](std::int64_t step, const std::filesystem::path& folder, double seconds) {
+        progress.finish_checkpoint(step, folder.string(), seconds);
       },
       [&](const std::string& notice) { progress.note(notice); },
   };
@@ -209,11 +254,15 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   const OpenModel open = open_model(given.model, given.machine, given.settings.strict);
   model::Model& model = *open.model;
   train::OpenRun run = train::open_run(job_of(given, open, overrides, std::move(arguments)));
+  if (run.job.set) {
+    open.budget->reserve("sequences of a step",
+                         static_cast<std::uint64_t>(run.job.settings.sequences *
+                                                    run.job.set->most_ids() * data::kBytesAnId));
+  }
   require_budget(run, open);
 
   const train::Settings settings = run.job.settings;
-  const std::int64_t first = run.from ? run.from->state.step + 1 : 1;
-  ProgressLine progress(stderr, settings.schedule.total, first, model.config().layers);
+  ProgressLine progress(stderr, settings, model.config().layers);
   run.job.start.digests_sha256 = verify(given, model, progress);
   if (!run.from) run.job.scales = scan(model.shards(), settings.strict, progress);
   model::AdapterSet adapters(model.config(), settings.adapter, *open.budget);
@@ -225,11 +274,18 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
         timing.bytes_read = model.shards().bytes_read();
         timing.reads_retried = model.shards().reads_retried();
       },
+      [&](const model::Batch& batch, const model::AdapterSet& set, const model::SweepHooks& hooks) {
+        return model.forward(batch, &set, hooks);
+      },
   };
   train::Trainer trainer(std::move(run), adapters, *open.budget, sweep, observe(progress));
   announce(trainer.opened(), given.out, progress);
   progress.note(fmt::format("reads {}", open.model->shards().how_read()));
-  trainer.run();
+  const StopSignals signals;
+  if (!trainer.run(StopSignals::asked)) {
+    fmt::print("stopped as asked; the same command with --resume goes on, to the same bytes\n");
+    return;
+  }
   fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\npeak RSS {}\n", given.out,
              given.out, base::format_bytes(base::peak_rss_bytes()));
 }
@@ -240,7 +296,17 @@ void add_train_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("train", "train adapters on a model read from disk");
   const auto given = std::make_shared<TrainArguments>();
   command->add_option("--model", given->model, "checkpoint folder")->required();
-  command->add_option("--ids", given->ids, "files of token ids, one sequence each")->required();
+  command->add_option("--ids", given->ids, "files of token ids, one sequence each, in this order")
+      ->check(refuse_empty);
+  command
+      ->add_option("--data", given->data,
+                   "instead: a set of `lazylora data build`, shuffled anew every epoch")
+      ->check(refuse_empty);
+  command
+      ->add_option("--eval-data", given->held_out,
+                   "a set whose loss is taken every --eval-every steps; no bit of the training "
+                   "depends on it")
+      ->check(refuse_empty);
   command->add_option("--out", given->out, "run folder")->required()->check(refuse_empty);
   // A flag a setting; its text is judged where a text of --override is.
   const train::SettingTexts defaults = train::texts_of(given->settings);

@@ -4,7 +4,7 @@
 
 namespace engine::cli {
 
-// lazylora train --model DIR --ids FILE... --out RUN --steps N [settings] [--resume]
+// lazylora train --model DIR (--ids FILE... or --data SET) --out RUN --steps N [settings] [--resume]
 void add_train_command(CLI::App& app);
 
 }  // namespace engine::cli

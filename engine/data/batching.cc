@@ -7,9 +7,16 @@
 
 namespace engine::data {
 
-std::int64_t Sequence::trained() const {
-  return std::count_if(targets.begin(), targets.end(), [](std::int32_t id) { return id >= 0; });
+namespace {
+
+std::int64_t count_trained(std::span<const std::int32_t> targets) {
+  return std::ranges::count_if(targets, [](std::int32_t id) { return id >= 0; });
 }
+
+}  // namespace
+
+std::int64_t Sequence::trained() const { return count_trained(targets); }
+std::int64_t Joined::trained() const { return count_trained(targets); }
 
 Sequence make_sequence(std::string name, std::span<const std::int32_t> ids,
                        std::int64_t mask_first) {
@@ -24,29 +31,13 @@ Sequence make_sequence(std::string name, std::span<const std::int32_t> ids,
   return sequence;
 }
 
-Taken take(std::span<const Sequence> sequences, std::int64_t cursor, std::int64_t count) {
-  Taken taken;
-  const auto size = static_cast<std::int64_t>(sequences.size());
-  for (std::int64_t i = cursor; i < cursor + count; ++i) {
-    if (sequences[static_cast<std::size_t>(i % size)].trained() > 0) {
-      taken.sequences.push_back(i % size);
-    } else {
-      ++taken.skipped;
-    }
+void append(Joined& to, const Joined& more) {
+  const std::int64_t before = to.borders.back();
+  to.tokens.insert(to.tokens.end(), more.tokens.begin(), more.tokens.end());
+  to.targets.insert(to.targets.end(), more.targets.begin(), more.targets.end());
+  for (std::size_t i = 1; i < more.borders.size(); ++i) {
+    to.borders.push_back(before + more.borders[i]);
   }
-  return taken;
-}
-
-Joined join(std::span<const Sequence> sequences, std::span<const std::int64_t> indices) {
-  Joined joined;
-  joined.borders.push_back(0);
-  for (const std::int64_t index : indices) {
-    const Sequence& sequence = sequences[static_cast<std::size_t>(index)];
-    joined.tokens.insert(joined.tokens.end(), sequence.tokens.begin(), sequence.tokens.end());
-    joined.targets.insert(joined.targets.end(), sequence.targets.begin(), sequence.targets.end());
-    joined.borders.push_back(static_cast<std::int64_t>(joined.tokens.size()));
-  }
-  return joined;
 }
 
 }  // namespace engine::data

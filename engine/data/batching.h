@@ -22,21 +22,15 @@ struct Sequence {
 Sequence make_sequence(std::string name, std::span<const std::int32_t> ids,
                        std::int64_t mask_first);
 
-// What step by step is taken from a list of sequences: the next `count`, cyclically from `cursor`.
-// Sequences without a trained target are passed over and counted; they would add nothing to the
-// loss or its gradient, and reading a model for them would be wasted.
-struct Taken {
-  std::vector<std::int64_t> sequences;  // indices of those to train on, in order
-  std::int64_t skipped = 0;
-};
-Taken take(std::span<const Sequence> sequences, std::int64_t cursor, std::int64_t count);
-
-// Sequences as documents of one batch, in order; no label crosses a border.
+// Documents, one behind the other, as a batch is made of them.
 struct Joined {
   std::vector<std::int32_t> tokens;
-  std::vector<std::int32_t> targets;
-  std::vector<std::int64_t> borders;  // 0 ... T
+  std::vector<std::int32_t> targets;        // -1 = not trained
+  std::vector<std::int64_t> borders = {0};  // 0 ... T
+
+  std::int64_t trained() const;
 };
-Joined join(std::span<const Sequence> sequences, std::span<const std::int64_t> indices);
+// The documents of `more` behind those of `to`; no label crosses a border.
+void append(Joined& to, const Joined& more);
 
 }  // namespace engine::data

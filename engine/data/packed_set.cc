@@ -132,7 +132,6 @@ std::int64_t PackedSequence::trained_ids() const {
 
 Joined training_form(const PackedSequence& sequence) {
   Joined joined;
-  joined.borders.push_back(0);
   for (std::size_t d = 0; d + 1 < sequence.borders.size(); ++d) {
     for (std::int64_t i = sequence.borders[d]; i + 1 < sequence.borders[d + 1]; ++i) {
       joined.tokens.push_back(sequence.ids[i]);
@@ -179,6 +178,7 @@ PackedSet::PackedSet(const std::filesystem::path& folder, base::RamBudget& budge
   for (std::int64_t i = 0; i < facts_.sequences; ++i) {
     offsets_[i + 1] = parser.parse(offsets_[i], i, one, &hash);
     found.ids += one.size();
+    most_ids_ = std::max(most_ids_, one.size());
     found.documents += std::ssize(one.borders) - 1;
     found.trained += one.trained_ids();
   }
@@ -197,6 +197,10 @@ PackedSet::PackedSet(const std::filesystem::path& folder, base::RamBudget& budge
   same("ids", found.ids, facts_.ids);
   same("documents", found.documents, facts_.documents);
   same("trained ids", found.trained, facts_.trained);
+  if (found.ids < facts_.length) {
+    throw Error("{}: 0 samples: {} ids in {} documents, one sequence has {}", where, found.ids,
+                found.documents, facts_.length);
+  }
 }
 
 PackedSequence PackedSet::sequence(std::int64_t i) const {

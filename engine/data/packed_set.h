@@ -46,12 +46,13 @@ struct SetFacts {
 //
 // Cost      memory for one sequence, and eight bytes a sequence from the budget
 // Errors    Error naming file, sequence and the two values that disagree; one with "0 samples" if
-//           there is no sequence or nothing trained
+//           there is no sequence, nothing trained, or less in all than one sequence has
 class PackedSet {
  public:
   PackedSet(const std::filesystem::path& folder, base::RamBudget& budget);
 
   std::int64_t count() const { return facts_.sequences; }
+  std::int64_t most_ids() const { return most_ids_; }  // of a sequence
   // Errors    Error as above: the file may have changed since
   PackedSequence sequence(std::int64_t i) const;
 
@@ -67,6 +68,7 @@ class PackedSet {
   std::filesystem::path folder_;
   std::string digest_;
   SetFacts facts_;
+  std::int64_t most_ids_ = 0;
   store::File file_;                     // sequences.bin
   base::Buffer<std::uint64_t> offsets_;  // [sequences + 1]
 };

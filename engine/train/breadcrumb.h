@@ -8,14 +8,21 @@
 
 namespace engine::train {
 
+// How a start of a run ended.
+enum class Ending {
+  kNone,   // it goes on, or was killed
+  kError,  // by an error that was reported
+  kAsked,  // because it was asked to
+};
+
 // Where a run was when it was last heard of.
 struct Whereabouts {
   std::int64_t step = 0;    // the step at hand, counted from 1; 0: before the first
-  std::string phase;        // "start", "forward", "backward", "update", "checkpoint"
+  std::string phase;        // "start", "forward", "backward", "update", "checkpoint", "evaluation"
   std::int64_t layer = -1;  // the last one that was done in this phase; -1: none yet
   std::uint64_t rss_bytes = 0;
   std::uint64_t peak_rss_bytes = 0;
-  bool stopped = false;  // by an error that was reported, not by a kill
+  Ending ending = Ending::kNone;
 };
 
 // RUN/breadcrumb.json: what is left to say where a run ended that was killed, as the kernel does it
@@ -38,8 +45,8 @@ class Breadcrumb {
   // Cost      two reads of /proc and one write: tens of microseconds
   void drop(std::int64_t step, std::string_view phase, std::int64_t layer = -1);
   const Whereabouts& here() const { return here_; }
-  // The run ends here by an error that the user is told.
-  void stop();
+  // The run ends here, and the user is told.
+  void stop(Ending ending);
   // The run has come to its end: there is nothing to tell the next start.
   void remove();
 
@@ -51,6 +58,12 @@ class Breadcrumb {
   std::optional<Whereabouts> left_behind_;
   Whereabouts here_;
 };
+
+// What RUN/breadcrumb.json says; nothing if it is not there or cannot be read. Changes nothing.
+std::optional<Whereabouts> read_breadcrumb(const std::filesystem::path& run);
+
+// "was killed", "stopped with an error", "was asked to stop".
+std::string_view verb_of(Ending ending);
 
 // "step 7, forward, after layer 12"; "the time before its first step".
 std::string place(const Whereabouts& where);

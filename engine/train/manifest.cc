@@ -32,7 +32,10 @@ Json json_of(const Start& start, std::int64_t behind_step) {
       {"model_folder", start.model_folder},
       {"content_verified", !start.digests_sha256.empty()},
       {"digests_sha256", digests},
+      {"working_folder", start.working_folder},
       {"ids_files", start.ids_files},
+      {"set_folder", start.set_folder},
+      {"held_out_folder", start.held_out_folder},
       {"program", start.program},
       {"git_commit", commit},
       {"instruction_set", start.instruction_set},
@@ -89,9 +92,9 @@ std::string make_run_id(const SettingTexts& settings, const Identity& identity,
                         const std::string& name) {
   std::string text;
   for (const auto& [setting, value] : settings) text += setting + "=" + value + "\n";
-  text += fmt::format("config={}\nheaders={}\ndata={}\npreregistration={}\nname={}\n",
+  text += fmt::format("config={}\nheaders={}\ndata={}\npreregistration={}\nheld_out={}\nname={}\n",
                       identity.config_sha256, identity.headers_sha256, identity.data_sha256,
-                      identity.preregistration_sha256, name);
+                      identity.preregistration_sha256, identity.held_out_sha256, name);
   const std::string digest = base::sha256_hex(text).substr(0, 16);
   return name.empty() ? digest : name + "-" + digest;
 }
@@ -110,8 +113,10 @@ void create_run(const fs::path& run, const Manifest& manifest,
       {"config_sha256", identity.config_sha256},
       {"headers_sha256", identity.headers_sha256},
       {"data_sha256", identity.data_sha256},
-      {"tokenizer_sha256", nullptr},  // ids come from files: there is no tokenizer in this
+      {"tokenizer_sha256", nullptr},  // a set says which one made it; ids do not
       {"preregistration_sha256", identity.preregistration_sha256},
+      {"held_out_sha256", identity.held_out_sha256},
+      {"sequences", manifest.sequences},
       {"e8m0_255", odd},
       {"settings", settings},
       {"starts", Json::array({json_of(start, 0)})},
@@ -127,6 +132,20 @@ void add_start(const fs::path& run, const Start& start, std::int64_t step) {
   write(run / kManifest, json);
 }
 
+std::vector<PastStart> read_starts(const fs::path& run) {
+  const Json json = read(run / kManifest);
+  std::vector<PastStart> starts;
+  try {
+    for (const Json& start : json.at("starts")) {
+      starts.push_back({start.at("behind_step"), start.at("arguments"), start.at("working_folder"),
+                        start.at("ram_bytes")});
+    }
+  } catch (const nlohmann::json::exception& wrong) {
+    throw base::Error("{}: {}", (run / kManifest).string(), wrong.what());
+  }
+  return starts;
+}
+
 std::optional<Manifest> read_manifest(const fs::path& run) {
   const fs::path path = run / kManifest;
   if (!fs::exists(path)) return std::nullopt;
@@ -135,7 +154,9 @@ std::optional<Manifest> read_manifest(const fs::path& run) {
     Manifest manifest;
     manifest.run_id = json.at("run");
     manifest.identity = {json.at("config_sha256"), json.at("headers_sha256"),
-                         json.at("data_sha256"), json.at("preregistration_sha256")};
+                         json.at("data_sha256"), json.at("preregistration_sha256"),
+                         json.at("held_out_sha256")};
+    manifest.sequences = json.at("sequences");
     for (const auto& [name, text] : json.at("settings").items()) {
       manifest.settings.emplace_back(name, text);
     }

@@ -17,9 +17,12 @@ namespace engine::train {
 struct Start {
   std::vector<std::string> arguments;
   std::string model_folder;
-  std::vector<std::string> ids_files;
-  std::string program;     // name and version
-  std::string git_commit;  // empty: not known
+  std::string working_folder;          // what relative paths among the arguments start from
+  std::vector<std::string> ids_files;  // either these or
+  std::string set_folder;              // this
+  std::string held_out_folder;         // empty: none
+  std::string program;                 // name and version
+  std::string git_commit;              // empty: not known
   std::string instruction_set;
   std::int64_t threads = 0;
   std::uint64_t ram_bytes = 0;
@@ -46,6 +49,7 @@ struct Manifest {
   std::string run_id;
   Identity identity;
   SettingTexts settings;
+  std::int64_t sequences = 0;  // in the data: an epoch
 };
 
 // Makes the run folder with the manifest in it, in one step. `scales`: nothing if not scanned.
@@ -57,5 +61,15 @@ void add_start(const std::filesystem::path& run, const Start& start, std::int64_
 // Nothing if RUN/manifest.json is not there.
 // Errors    Error naming file and field
 std::optional<Manifest> read_manifest(const std::filesystem::path& run);
+
+// A start as the manifest has it.
+struct PastStart {
+  std::int64_t behind_step = 0;
+  std::vector<std::string> arguments;
+  std::string working_folder;
+  std::uint64_t ram_bytes = 0;
+};
+// Errors    Error naming file and field
+std::vector<PastStart> read_starts(const std::filesystem::path& run);
 
 }  // namespace engine::train

@@ -22,6 +22,7 @@ struct Settings {
   std::int64_t mask_first = 0;
   std::int64_t checkpoint_every = 5;
   std::int64_t keep = 3;
+  std::int64_t eval_every = 0;
   bool strict = false;
 };
 
@@ -63,12 +64,14 @@ void visit_settings(AnySettings& s, Visitor&& visit) {
   visit("alpha", s.adapter.alpha, kPositive, "adapters are scaled by alpha / rank");
   visit("targets", s.adapter.targets, kNoNumber,
         "adapted projections, by native name, with commas between");
-  visit("seed", s.seed, kSeed, "seed of the adapters' first values");
+  visit("seed", s.seed, kSeed, "seed of the adapters' first values and of a set's order");
   visit("sequences", s.sequences, kUpToAMillion, "sequences a step");
   visit("mask-first", s.mask_first, kFromZero,
         "predictions of the first N tokens of a file are not trained");
   visit("checkpoint-every", s.checkpoint_every, kFromOne, "steps between checkpoints");
   visit("keep", s.keep, kFromOne, "checkpoints kept");
+  visit("eval-every", s.eval_every, kFromZero,
+        "steps between evaluations of --eval-data, from step 0 on; 0: none");
   visit("strict", s.strict, kNoNumber, "refuse E8M0 scale bytes of 255");
 }
 

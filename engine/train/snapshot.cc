@@ -59,7 +59,9 @@ Json json_of(const SnapshotState& state, const SnapshotDigests& files) {
       {"data",
        {{"sha256", state.identity.data_sha256},
         {"cursor", state.cursor},
-        {"skipped", state.skipped}}},
+        {"skipped", state.skipped},
+        {"held_out_sha256", state.identity.held_out_sha256},
+        {"evaluated", state.evaluated}}},
       {"generator", "philox4x32-10 keyed by SHA-256(seed, name), counter = index: no state"},
       {"model",
        {{"config_sha256", state.identity.config_sha256},
@@ -82,15 +84,17 @@ SnapshotState state_of(const Json& json) {
   const Json& data = json.at("data");
   state.cursor = data.at("cursor");
   state.skipped = data.at("skipped");
+  state.evaluated = data.at("evaluated");
   const Json& model = json.at("model");
   state.identity = {model.at("config_sha256"), model.at("headers_sha256"), data.at("sha256"),
-                    json.at("preregistration_sha256")};
+                    json.at("preregistration_sha256"), data.at("held_out_sha256")};
   const Json& log = json.at("log");
   state.log = {log.at("lines"), log.at("bytes"), log.at("head")};
   return state;
 }
 
-SnapshotState read_verified(const fs::path& folder) {
+// state.json without its digest, which holds.
+Json read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
   std::ifstream file(path, std::ios::binary);
   if (!file) throw base::Error("{}: cannot be opened", path.string());
@@ -107,6 +111,15 @@ SnapshotState read_verified(const fs::path& folder) {
     if (written != found) {
       throw base::Error("{}: says its SHA-256 is {}, it is {}", path.string(), written, found);
     }
+    return json;
+  } catch (const nlohmann::json::exception& wrong) {
+    throw base::Error("{}: {}", path.string(), wrong.what());
+  }
+}
+
+SnapshotState read_verified(const fs::path& folder) {
+  const Json json = read_state(folder);
+  try {
     for (const auto& [name, digest] : json.at("files").items()) {
       const std::string got = base::sha256_hex_of_file(folder / name);
       if (digest != got) {
@@ -116,7 +129,7 @@ SnapshotState read_verified(const fs::path& folder) {
     }
     return state_of(json);
   } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", path.string(), wrong.what());
+    throw base::Error("{}: {}", (folder / kStateFile).string(), wrong.what());
   }
 }
 
@@ -206,6 +219,17 @@ FoundSnapshot find_newest(const fs::path& run) {
     }
   }
   return found;
+}
+
+std::optional<Snapshot> glance_at_newest(const fs::path& run) {
+  for (const fs::path& folder : list_snapshots(run)) {
+    try {
+      return Snapshot{folder, state_of(read_state(folder))};
+    } catch (const std::exception&) {
+      // Not whole, or pruned meanwhile: the one before it will do.
+    }
+  }
+  return std::nullopt;
 }
 
 void load_tensors(const fs::path& snapshot, const model::AdapterSet& adapters,

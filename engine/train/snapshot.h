@@ -18,8 +18,9 @@ namespace engine::train {
 struct Identity {
   std::string config_sha256;           // of config.json's bytes
   std::string headers_sha256;          // of what the shards' headers say (see headers_digest)
-  std::string data_sha256;             // of the ids, sequence by sequence
+  std::string data_sha256;             // of the ids, sequence by sequence, or of a set's manifest
   std::string preregistration_sha256;  // empty: none
+  std::string held_out_sha256;         // of the manifest of the set for evaluation; empty: none
 };
 
 // state.json: everything that a run needs besides the adapter and its moments to go on as if it had
@@ -27,11 +28,14 @@ struct Identity {
 struct SnapshotState {
   std::string run_id;
   Identity identity;
-  SettingTexts settings;     // the seed and the schedule are among them
-  std::int64_t step = 0;     // steps taken, which is AdamW's t as well
-  std::int64_t cursor = 0;   // sequences taken, the skipped ones among them
-  std::int64_t skipped = 0;  // sequences without a trained target so far
-  LogPosition log;           // behind this checkpoint's own line
+  SettingTexts settings;        // the seed and the schedule are among them
+  std::int64_t step = 0;        // steps taken, which is AdamW's t as well
+  std::int64_t cursor = 0;      // sequences taken, the skipped ones among them
+  std::int64_t skipped = 0;     // sequences without a trained target so far
+  std::int64_t evaluated = -1;  // last step behind which the held-out set was evaluated; -1: none
+  // Behind this checkpoint's own line, or, for one that was asked for out of turn, the step's last:
+  // a run that was not asked to stop has no line for it.
+  LogPosition log;
 };
 
 struct SnapshotDigests {
@@ -79,6 +83,10 @@ struct FoundSnapshot {
   std::vector<std::string> refused;  // "step_00010: why", newest first
 };
 FoundSnapshot find_newest(const std::filesystem::path& run);
+
+// The newest whose state.json holds by itself; the files of tensors are not read. For a glance at a
+// run that may be at work, not to go on from.
+std::optional<Snapshot> glance_at_newest(const std::filesystem::path& run);
 
 // Errors    Error naming the first tensor that is missing or of another shape, or their number
 void load_tensors(const std::filesystem::path& snapshot, const model::AdapterSet& adapters,

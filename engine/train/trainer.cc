@@ -3,23 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <numeric>
-#include <set>
 #include <utility>
 
 #include "engine/base/error.h"
+#include "engine/base/sha256.h"
 #include "engine/train/schedule.h"
 
 namespace engine::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-model::Batch batch_of(const std::vector<data::Sequence>& sequences,
-                      std::span<const std::int64_t> indices) {
-  data::Joined joined = data::join(sequences, indices);
-  return {std::move(joined.tokens), std::move(joined.targets), std::move(joined.borders)};
-}
 
 // An update that leaves float32 is never saved: the last checkpoint stays what a resume goes on from.
 void require_finite(std::int64_t step, const model::AdapterSet& adapters) {
@@ -66,112 +59,15 @@ void require_disk(const OpenRun& run, const model::AdapterSet& adapters) {
   }
 }
 
-void require_same(const char* what, const std::string& saved, const std::string& now) {
-  if (saved != now) {
-    throw base::Error("not the run's {}: SHA-256 {} in the run, {} here", what, saved, now);
-  }
+double seconds(const Timing& begin, const Timing& end) {
+  return static_cast<double>(end.monotonic_ns - begin.monotonic_ns) * 1e-9;
 }
 
-void require_same(const Identity& saved, const Identity& now) {
-  require_same("config.json", saved.config_sha256, now.config_sha256);
-  require_same("shard headers", saved.headers_sha256, now.headers_sha256);
-  require_same("data", saved.data_sha256, now.data_sha256);
-  require_same("preregistration", saved.preregistration_sha256, now.preregistration_sha256);
-}
-
-// What a resume goes on from, settings resolved.
-void resume(OpenRun& run, const Manifest& manifest) {
-  FoundSnapshot found = find_newest(run.job.run);
-  if (!found.newest && !found.refused.empty()) {
-    std::string all;
-    for (const std::string& why : found.refused) all += "\n  " + why;
-    throw base::Error("{}: no checkpoint is whole:{}", run.job.run.string(), all);
-  }
-  for (const std::string& why : found.refused) {
-    run.notices.push_back("checkpoint passed over: " + why);
-  }
-  run.from = std::move(found.newest);
-  const SettingTexts& saved = run.from ? run.from->state.settings : manifest.settings;
-  require_same(run.from ? run.from->state.identity : manifest.identity, run.job.identity);
-  Resolved resolved = resolve(run.job.settings, saved, run.job.overrides);
-  run.job.settings = resolved.settings;
-  run.changes = std::move(resolved.changes);
-  run.run_id = make_run_id(manifest.settings, manifest.identity, run.job.name);
-  if (run.run_id != manifest.run_id || (run.from && run.from->state.run_id != manifest.run_id)) {
-    throw base::Error("{}: run {}, checkpoint of run {}; with name \"{}\" it would be run {}",
-                      run.job.run.string(), manifest.run_id,
-                      run.from ? run.from->state.run_id : "(none)", run.job.name, run.run_id);
-  }
-  if (run.from && run.from->state.step > run.job.settings.schedule.total) {
-    throw base::Error("{}: {} steps taken, {} asked for", run.job.run.string(),
-                      run.from->state.step, run.job.settings.schedule.total);
-  }
+std::uint64_t bytes_read(const Timing& begin, const Timing& end) {
+  return end.bytes_read - begin.bytes_read;
 }
 
 }  // namespace
-
-OpenRun open_run(Job job) {
-  OpenRun run{std::move(job), {}, {}, {}, {}, {}};
-  require_valid(run.job.settings);
-  run.job.identity.data_sha256 = data_digest(run.job.sequences);
-  const std::optional<Manifest> manifest = read_manifest(run.job.run);
-  const bool there = fs::exists(run.job.run) && !fs::is_empty(run.job.run);
-  if (there && !run.job.resume) {
-    throw base::Error("{}: is there already; --resume goes on with it", run.job.run.string());
-  }
-  if (there && !manifest) {
-    throw base::Error("{}: is no run: it has no manifest.json", run.job.run.string());
-  }
-  if (!there && !run.job.overrides.empty()) {
-    throw base::Error("--override {}: there is no run whose setting it could change",
-                      run.job.overrides.front().first);
-  }
-  if (manifest) {
-    resume(run, *manifest);
-  } else {
-    run.run_id = make_run_id(texts_of(run.job.settings), run.job.identity, run.job.name);
-    if (run.job.resume) run.notices.push_back("nothing to resume: starting at step 1");
-  }
-
-  bool trains = false;
-  for (std::size_t i = 0; i < run.job.sequences.size(); ++i) {
-    run.sequences.push_back(data::make_sequence(run.job.sequence_names[i], run.job.sequences[i],
-                                                run.job.settings.mask_first));
-    trains = trains || run.sequences.back().trained() > 0;
-  }
-  if (!trains) {
-    throw base::Error("{} sequences, none with a trained target (mask-first {}): 0 samples",
-                      run.sequences.size(), run.job.settings.mask_first);
-  }
-  return run;
-}
-
-void require_memory(const OpenRun& run, std::int64_t most_tokens,
-                    const std::function<void(const model::Batch&)>& require_budget) {
-  const std::int64_t count = static_cast<std::int64_t>(run.sequences.size());
-  const std::int64_t together = run.job.settings.sequences;
-  // Whole rounds through the list are in every batch. In double: the product may leave 64 bits.
-  double tokens = 0.0;
-  for (const data::Sequence& sequence : run.sequences) {
-    if (sequence.trained() > 0) tokens += static_cast<double>(sequence.tokens.size());
-  }
-  tokens *= static_cast<double>(together / count);
-  if (tokens > static_cast<double>(most_tokens)) {
-    throw base::Error(
-        "memory budget: a step of {} sequences has {:.0f} tokens or more, the budget holds the "
-        "residuals of {}",
-        together, tokens, most_tokens);
-  }
-  const std::int64_t windows =
-      std::min(count / std::gcd(count, together), run.job.settings.schedule.total);
-  std::set<std::vector<std::int64_t>> seen;  // memory depends on the documents' lengths alone
-  for (std::int64_t window = 0; window < windows; ++window) {
-    const data::Taken taken = data::take(run.sequences, window * together, together);
-    if (taken.sequences.empty()) continue;
-    const model::Batch batch = batch_of(run.sequences, taken.sequences);
-    if (seen.insert(batch.documents).second) require_budget(batch);
-  }
-}
 
 Trainer::Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budget,
                  SweepFunctions sweep, Observer observer)
@@ -180,6 +76,7 @@ Trainer::Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budg
       moments_(adapters, budget),
       sweep_(std::move(sweep)),
       observer_(std::move(observer)),
+      order_(order_of(run_, budget)),
       clock_(run_.job.settings.adamw) {
   require_disk(run_, adapters_);
   if (!run_.from) {
@@ -191,6 +88,8 @@ Trainer::Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budg
   step_ = state.step;
   cursor_ = state.cursor;
   skipped_ = state.skipped;
+  evaluated_ = state.evaluated;
+  saved_ = state.step;
   clock_ = AdamwClock(run_.job.settings.adamw, step_);
 }
 
@@ -199,15 +98,16 @@ void Trainer::open_record() {
   const SettingTexts settings = texts_of(job.settings);
   const bool again = fs::exists(job.run / "manifest.json");
   if (!again) {
-    create_run(job.run, {run_.run_id, job.identity, settings}, job.scales, job.start);
+    create_run(job.run, {run_.run_id, job.identity, settings, run_.feed.count}, job.scales,
+               job.start);
+    run_.lock = std::make_shared<RunLock>(job.run);
   }
   record_.emplace(job.run, run_.run_id, run_.from ? run_.from->state.log : LogPosition());
   breadcrumb_.emplace(job.run);
   if (observer_.noticed) {
     if (const auto& left = breadcrumb_->left_behind()) {
-      observer_.noticed(fmt::format("the previous start {} in {}",
-                                    left->stopped ? "stopped with an error" : "was killed",
-                                    describe(*left)));
+      observer_.noticed(
+          fmt::format("the previous start {} in {}", verb_of(left->ending), describe(*left)));
     }
     if (!record_->notice().empty()) observer_.noticed(record_->notice());
   }
@@ -223,6 +123,8 @@ void Trainer::open_record() {
     fields.text("config_sha256", job.identity.config_sha256)
         .text("headers_sha256", job.identity.headers_sha256)
         .text("data_sha256", job.identity.data_sha256)
+        .text("held_out_sha256", job.identity.held_out_sha256)
+        .integer("data_sequences", run_.feed.count)
         .integer("tensors", static_cast<std::int64_t>(adapters_.tensors().size()))
         .integer("parameters", parameters);
     if (job.scales) {
@@ -253,30 +155,36 @@ void Trainer::log(std::int64_t step, std::string_view phase, const JsonLine& fie
   record_->write(step, phase, fields, timing());
 }
 
-model::Batch Trainer::next_batch(std::int64_t step) {
+data::Taken Trainer::next(std::int64_t step) {
   const std::int64_t together = run_.job.settings.sequences;
   for (;;) {
-    const data::Taken taken = data::take(run_.sequences, cursor_, together);
+    data::Taken taken = data::take(run_.feed, order_, cursor_, together);
     cursor_ += together;
     skipped_ += taken.skipped;
-    if (!taken.sequences.empty()) return batch_of(run_.sequences, taken.sequences);
+    if (taken.sequences > 0) return taken;
     // Nothing to train on: no step is taken, the step that was due takes what comes next.
     log(step, "skipped", JsonLine().null("loss").integer("skipped", taken.skipped));
   }
 }
 
 // An error inside says where the walk was.
-model::SweepResult Trainer::sweep(std::int64_t step, const model::Batch& batch,
-                                  Timing& forward_end) {
-  breadcrumb_->drop(step, "forward");
+template <class Walk>
+model::SweepResult Trainer::walk(std::int64_t step, std::string_view name, const Walk& walk,
+                                 Timing& forward_end) {
+  breadcrumb_->drop(step, name);
+  const Timing begin = timing();
   model::SweepHooks hooks;
-  hooks.progress = [&](std::string_view direction, std::int64_t layer) {
-    if (direction == "forward") forward_end = timing();
+  hooks.progress = [&](std::string_view way, std::int64_t layer) {
+    const std::string_view direction = way == "forward" ? name : way;
+    const Timing now = timing();
+    if (way == "forward") forward_end = now;
     breadcrumb_->drop(step, direction, layer);
-    if (observer_.moved) observer_.moved(step, direction, layer);
+    if (observer_.moved) {
+      observer_.moved({step, direction, layer, seconds(begin, now), bytes_read(begin, now)});
+    }
   };
   try {
-    return sweep_.forward_backward(batch, adapters_, hooks);
+    return walk(hooks);
   } catch (const base::Error& error) {
     throw base::Error("{}: {}", place(breadcrumb_->here()), error.what());
   }
@@ -285,11 +193,16 @@ model::SweepResult Trainer::sweep(std::int64_t step, const model::Batch& batch,
 void Trainer::take_step(std::int64_t step) {
   const Settings& settings = run_.job.settings;
   const std::int64_t skipped_before = skipped_;
-  const model::Batch batch = next_batch(step);
+  const Timing begin = timing();
+  data::Taken taken = next(step);
+  const model::Batch batch = batch_of(std::move(taken.joined));
   adapters_.clear_gradients();
 
   Timing forward_end = timing();
-  const model::SweepResult result = sweep(step, batch, forward_end);
+  const auto up_and_down = [&](const model::SweepHooks& hooks) {
+    return sweep_.forward_backward(batch, adapters_, hooks);
+  };
+  const model::SweepResult result = walk(step, "forward", up_and_down, forward_end);
   record_->write(step, "forward_end",
                  JsonLine()
                      .real("loss", result.loss)
@@ -309,56 +222,123 @@ void Trainer::take_step(std::int64_t step) {
   adamw_update(moments_.tensors(), settings.adamw, rate, norm.scale, clock_);
   require_finite(step, adapters_);
   step_ = step;
-  log(step, "step_end",
-      JsonLine()
-          .real("loss", result.loss)
-          .real("lr", rate)
-          .real("grad_norm", norm.norm)
-          .real("clip_scale", norm.scale)
-          .integer("trained", result.trained)
-          .integer("sequences", static_cast<std::int64_t>(batch.documents.size()) - 1)
-          .integer("skipped", skipped_ - skipped_before)
-          .integer("cursor", cursor_));
-  if (observer_.stepped) observer_.stepped({step, result.loss, rate, norm.norm, result.trained});
+  const Timing end = timing();
+  record_->write(step, "step_end",
+                 JsonLine()
+                     .real("loss", result.loss)
+                     .real("lr", rate)
+                     .real("grad_norm", norm.norm)
+                     .real("clip_scale", norm.scale)
+                     .integer("trained", result.trained)
+                     .integer("sequences", taken.sequences)
+                     .integer("skipped", skipped_ - skipped_before)
+                     .integer("cursor", cursor_),
+                 end);
+  if (observer_.stepped) {
+    observer_.stepped({step, result.loss, rate, norm.norm, result.trained, batch.size(),
+                       seconds(begin, end), bytes_read(begin, end)});
+  }
 }
 
-void Trainer::checkpoint(std::int64_t step) {
+// In turn, a checkpoint has a line in the log; out of turn it has none.
+void Trainer::checkpoint(bool in_turn) {
   const Job& job = run_.job;
-  breadcrumb_->drop(step, "checkpoint");
-  SnapshotWriter writer(job.run, step);
+  const Timing begin = timing();
+  breadcrumb_->drop(step_, "checkpoint");
+  SnapshotWriter writer(job.run, step_);
   const SnapshotDigests digests = writer.write_tensors(adapters_, moments_, job.identity);
-  log(step, "checkpoint",
-      JsonLine().text("adapter_sha256", digests.adapter).text("moments_sha256", digests.moments));
+  if (in_turn) {
+    log(step_, "checkpoint",
+        JsonLine().text("adapter_sha256", digests.adapter).text("moments_sha256", digests.moments));
+  }
   record_->sync();
-  writer.publish({run_.run_id, job.identity, texts_of(job.settings), step, cursor_, skipped_,
-                  record_->position()});
+  writer.publish({run_.run_id, job.identity, texts_of(job.settings), step_, cursor_, skipped_,
+                  evaluated_, record_->position()});
   prune_snapshots(job.run, job.settings.keep);
-  if (observer_.saved) observer_.saved(step, job.run / "checkpoints");
+  saved_ = step_;
+  if (observer_.saved) {
+    observer_.saved(step_, job.run / "checkpoints", seconds(begin, timing()));
+  }
 }
 
-void Trainer::take_all_steps() {
+bool Trainer::evaluation_is_due() const {
   const Settings& settings = run_.job.settings;
+  if (settings.eval_every == 0 || evaluated_ == step_) return false;
+  return step_ % settings.eval_every == 0 || step_ == settings.schedule.total;
+}
+
+// Behind the step's checkpoint, so that it puts no step at risk; a resume repeats it where it is due.
+void Trainer::evaluate(const std::function<bool()>& stop) {
+  if (!evaluation_is_due()) return;
+  const Timing begin = timing();
+  const auto forward = [&](const model::Batch& batch) {
+    const auto up = [&](const model::SweepHooks& hooks) {
+      return sweep_.forward(batch, adapters_, hooks);
+    };
+    Timing unused;
+    return walk(step_, "evaluation", up, unused);
+  };
+  const std::optional<Evaluation> found = train::evaluate(data::feed_of(run_.job.held_out, false),
+                                                          run_.held_out_together, forward, stop);
+  if (!found) return;
+  log(step_, "evaluation",
+      JsonLine()
+          .real("loss", found->loss)
+          .integer("trained", found->trained)
+          .integer("sequences", found->sequences));
+  evaluated_ = step_;
+  if (observer_.evaluated) observer_.evaluated(step_, *found, seconds(begin, timing()));
+}
+
+bool Trainer::take_all_steps(const std::function<bool()>& stop) {
+  const Settings& settings = run_.job.settings;
+  evaluate(stop);
   while (step_ < settings.schedule.total) {
+    if (stop()) {
+      if (saved_ < step_) checkpoint(false);
+      return false;
+    }
     take_step(step_ + 1);
     if (step_ % settings.checkpoint_every == 0 || step_ == settings.schedule.total) {
-      checkpoint(step_);
+      checkpoint(true);
     }
+    evaluate(stop);
   }
+  if (evaluation_is_due()) return false;
   // Once more: a run that was killed while it pruned behind its last step ends here at once.
   prune_snapshots(run_.job.run, settings.keep);
   write_adapter(run_.job.run / "adapter.safetensors", adapters_, run_.job.identity);
+  return true;
 }
 
-void Trainer::run() {
+// RUN/adapter.safetensors is written last.
+bool Trainer::finished() const {
+  const fs::path adapter = run_.job.run / "adapter.safetensors";
+  return run_.from && run_.changes.empty() && step_ == run_.job.settings.schedule.total &&
+         fs::exists(adapter) &&
+         base::sha256_hex_of_file(adapter) ==
+             base::sha256_hex_of_file(run_.from->folder / "adapter.safetensors");
+}
+
+bool Trainer::run(const std::function<bool()>& stop) {
+  if (finished()) return true;
+  bool asked = false;
+  const auto latched = [&] { return asked = asked || (stop && stop()); };
+  bool complete = false;
   try {
     open_record();
-    take_all_steps();
+    complete = take_all_steps(latched);
   } catch (const std::exception&) {
     // Without one of its own, the breadcrumb of the start before stays as it is.
-    if (breadcrumb_) breadcrumb_->stop();
+    if (breadcrumb_) breadcrumb_->stop(Ending::kError);
     throw;
   }
-  breadcrumb_->remove();
+  if (complete) {
+    breadcrumb_->remove();
+  } else {
+    breadcrumb_->stop(Ending::kAsked);
+  }
+  return complete;
 }
 
 }  // namespace engine::train

@@ -1,0 +1,47 @@
+#include "engine/cli/stop_signals.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace engine::cli {
+namespace {
+
+std::atomic<bool> heard{false};
+static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch it");
+
+// A signal that is ignored stays so: a shell means it that starts this in the background.
+void set(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;  // a read or write under way goes on
+  for (const int signal : {SIGINT, SIGTERM}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
+}
+
+// Only what a signal handler may do.
+void hear(int) {
+  heard = true;
+  set(SIG_DFL);
+  constexpr const char* kHeard =
+      "\nlazylora: stopping behind this step, with a checkpoint; once more ends it at once\n";
+  static_cast<void>(::write(STDERR_FILENO, kHeard, std::strlen(kHeard)) < 0);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  heard = false;
+  set(hear);
+}
+
+StopSignals::~StopSignals() { set(SIG_DFL); }
+
+bool StopSignals::asked() { return heard; }
+
+}  // namespace engine::cli
