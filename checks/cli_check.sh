@@ -180,7 +180,7 @@ verdict "two exports into one folder" $?
 [ $? -eq 1 ] && grep -q 'lazylora: step 1.*File too large' "$out/stderr"
 verdict "G8 a disk that is full under a run: exit 1 and a line" $?
 rm "$out/run/timings.jsonl"
-"${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 3 --resume >"$out/stdout" 2>"$out/stderr" && grep -q 'begins anew' "$out/stderr" && [ -e "$out/run/timings.jsonl" ]
+"${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 3 --resume --override steps=3 >"$out/stdout" 2>"$out/stderr" && grep -q 'begins anew' "$out/stderr" && [ -e "$out/run/timings.jsonl" ]
 verdict "lost timings do not end a run" $?
 
 size=$(stat -c %s "$out"/model/* | awk '{n += $1} END {printf "%.2f MB", n / 1e6}')
@@ -207,6 +207,57 @@ verdict "an analysis is printed as it is written" $?
 refuses "an analysis is not written over" 1 "$out/analysis" "$lazylora" analyze "$out/trace" --out "$out/analysis"
 rm "$out/trace/trace.json"
 refuses "a trace folder without its manifest is named" 1 "trace.json" "$lazylora" analyze "$out/trace"
+
+# A run from a set: refused, evaluated, stopped, killed, looked after.
+build=(--model "$out/model" --records "$(dirname "$0")/../docs/examples/instructions.jsonl" --length 192 --too-long drop)
+"$lazylora" data build "${build[@]}" --out "$out/set" --count 6 >/dev/null 2>&1 &&
+  "$lazylora" data held-out "${build[@]}" --out "$out/held" --count 2 --not-in "$out/set" >/dev/null 2>&1
+verdict "a set and a held-out one" $?
+set=(train --model "$out/model" --data "$out/set" --rank 2 --alpha 4 --steps 8 --checkpoint-every 3 --eval-data "$out/held" --eval-every 4 --out)
+refuses "ids and a set at once are bad usage" 2 "both are given" "$lazylora" "${set[@]}" "$out/r4" --ids "$out/ids"
+refuses "neither is bad usage" 2 "neither is given" "$lazylora" train --model "$out/model" --steps 1 --out "$out/r4"
+refuses "--mask-first with a set is bad usage" 2 "--mask-first 5" "$lazylora" "${set[@]}" "$out/r4" --mask-first 5
+refuses "--eval-data without --eval-every is bad usage" 2 "--eval-every 0 with --eval-data" \
+  "$lazylora" train --model "$out/model" --data "$out/set" --eval-data "$out/held" --steps 1 --out "$out/r4"
+refuses "a set that is none is named" 1 "$out/model" "$lazylora" train --model "$out/model" --data "$out/model" --steps 1 --out "$out/r4"
+[ ! -e "$out/r4" ]
+verdict "and nothing is written" $?
+"$lazylora" "${set[@]}" "$out/straight" >"$out/stdout" 2>"$out/stderr" && [ "$(grep -c '"phase":"evaluation"' "$out/straight/log.jsonl")" -eq 3 ] &&
+  grep -q '^held out, behind step 4  loss ' "$out/stderr" && grep -q '^step 4/8  loss .* trained .* tokens/s .* MB/s .* to go$' "$out/stderr"
+verdict "a run from a set, evaluated behind steps 0, 4 and 8" $?
+"$lazylora" status "$out/straight" --json >"$out/stdout" && grep -q '"state": "finished"' "$out/stdout"
+verdict "status of a finished run: exit code 0" $?
+state() { # RUN OPTIONS...: exit code of status
+  "$lazylora" status "$@" >"$out/stdout" 2>&1
+  echo $?
+}
+same() { cmp -s "$out/straight/adapter.safetensors" "$1/adapter.safetensors" && cmp -s "$out/straight/log.jsonl" "$1/log.jsonl"; }
+begin() { # RUN STEP: begins a run and waits for the end of a step
+  "$lazylora" "${set[@]}" "$1" >"$out/begun" 2>&1 &
+  process=$!
+  until grep -q "\"step\":$2,\"phase\":\"step_end\"" "$1/log.jsonl" 2>/dev/null || ! kill -0 $process 2>/dev/null; do sleep 0.01; done
+}
+begin "$out/stopped" 1
+kill -TERM $process
+wait $process && grep -q 'the same command with --resume goes on' "$out/begun" && [ "$(state "$out/stopped")" -eq 5 ] && grep -q 'was asked to stop' "$out/stdout"
+verdict "SIGTERM: exit code 0, how to go on, and dead to status" $?
+"$lazylora" "${set[@]}" "$out/stopped" --resume >"$out/stdout" 2>&1 && same "$out/stopped"
+verdict "and resumed it has the adapter and log of a run that was not stopped" $?
+begin "$out/watched" 4
+kill -STOP $process
+sleep 0.2
+codes="$(state "$out/watched") $(state "$out/watched" --stalled-after 0.1)"
+kill -KILL $process
+wait $process 2>/dev/null
+codes="$codes $(state "$out/watched")"
+[ "$codes" = "3 4 5" ]
+verdict "status of a running, a stalled and a killed run ($codes)" $?
+refuses "a limit keeps watch from starting it" 1 "of its disk free" "$lazylora" watch "$out/watched" --free-disk 900TB
+"$lazylora" watch "$out/watched" >"$out/stdout" 2>"$out/stderr" && grep -q 'starting it again behind step 3' "$out/stdout" && same "$out/watched"
+verdict "watch starts a dead run again, which ends like one that lived" $?
+"$lazylora" watch "$out/watched" >"$out/stdout" && grep -q 'finished' "$out/stdout"
+verdict "and leaves a finished one alone" $?
+refuses "status of what is no run" 1 "is no run" "$lazylora" status "$out/model"
 
 # A14: a shard that shrinks under a run stops it; the checkpoint it has is whole and goes on once the shard is back.
 cp -r "$out/model" "$out/shrinking"

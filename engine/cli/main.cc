@@ -23,11 +23,13 @@
 #include "engine/cli/preregister.h"
 #include "engine/cli/reference.h"
 #include "engine/cli/shards.h"
+#include "engine/cli/status.h"
 #include "engine/cli/tokenize.h"
 #include "engine/cli/trace.h"
 #include "engine/cli/train.h"
 #include "engine/cli/version.h"
 #include "engine/cli/waiting.h"
+#include "engine/cli/watch.h"
 
 namespace {
 
@@ -75,6 +77,8 @@ int main(int argc, char** argv) {
   engine::cli::add_data_command(app);
   engine::cli::add_forward_command(app);
   engine::cli::add_train_command(app);
+  engine::cli::add_status_command(app);
+  engine::cli::add_watch_command(app);
   engine::cli::add_generate_command(app);
   engine::cli::add_eval_command(app);
   engine::cli::add_preregister_command(app);
@@ -87,6 +91,8 @@ int main(int argc, char** argv) {
   int code = 0;
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RuntimeError& done) {
+    code = done.get_exit_code();
   } catch (const CLI::ParseError& error) {
     code = app.exit(error) == 0 ? 0 : 2;
   } catch (const std::bad_alloc&) {

@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "checks/train/toy.h"
+#include "engine/base/parallel.h"
+#include "engine/train/status.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using checks::dies_in;
+using checks::Killed;
+using checks::run_toy;
+using checks::ScratchFolder;
+using checks::toy_job;
+using engine::train::read_status;
+using engine::train::RunStatus;
+using engine::train::Standing;
+using testing::HasSubstr;
+
+// Starts a run in a process of its own that waits within its n-th sweep, and waits until it does.
+class Waiting {
+ public:
+  Waiting(const fs::path& run, int n) {
+    int ready[2] = {-1, -1};
+    EXPECT_EQ(pipe(ready), 0);
+    child_ = fork();
+    if (child_ == 0) {
+      engine::base::set_threads(1);  // OpenMP's threads do not survive a fork
+      engine::train::SweepFunctions functions = checks::toy_functions();
+      int count = 0;
+      functions.forward_backward = [&](const engine::model::Batch& batch,
+                                       engine::model::AdapterSet& adapters,
+                                       const engine::model::SweepHooks& hooks) {
+        if (++count == n) {
+          hooks.progress("forward", 1);
+          static_cast<void>(write(ready[1], "x", 1) < 0);
+          for (;;) pause();
+        }
+        return checks::toy_sweep(batch, adapters, hooks);
+      };
+      run_toy(toy_job(run), functions);
+      _exit(0);
+    }
+    char byte = 0;
+    EXPECT_EQ(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    close(ready[1]);
+  }
+  ~Waiting() { end(); }
+  void end() {
+    if (child_ <= 0) return;
+    kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+    child_ = 0;
+  }
+
+ private:
+  pid_t child_ = 0;
+};
+
+TEST(Status, RunningStalledDeadAndFinished) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run";
+  Waiting process(run, 5);
+  const RunStatus running = read_status(run);
+  EXPECT_EQ(running.standing, Standing::kRunning);
+  EXPECT_EQ(running.step, 4);
+  EXPECT_EQ(running.steps, 7);
+  ASSERT_TRUE(running.where);
+  EXPECT_THAT(describe(*running.where), HasSubstr("step 5, forward, after layer 1"));
+  EXPECT_EQ(running.losses.size(), 4u);
+  EXPECT_EQ(running.losses.back().step, 4);
+  EXPECT_EQ(running.checkpoint.filename(), "step_00003");
+  EXPECT_GT(running.checkpoint_bytes, 1000u);
+  EXPECT_GT(running.rss_bytes, 0u);
+  EXPECT_GT(running.disk_free_bytes, 0u);
+  EXPECT_TRUE(running.seconds_to_go);
+  EXPECT_EQ(running.sequences, 3);
+  EXPECT_EQ(running.cursor, 5) << "the third has no target and was passed over";
+
+  std::this_thread::sleep_for(std::chrono::milliseconds(60));
+  EXPECT_EQ(read_status(run, 0.05).standing, Standing::kStalled);
+  EXPECT_EQ(read_status(run, 600.0).standing, Standing::kRunning);
+  process.end();
+  const RunStatus dead = read_status(run, 0.05);
+  EXPECT_EQ(dead.standing, Standing::kDead) << "killed: the lock went with the process";
+  EXPECT_EQ(dead.where->ending, engine::train::Ending::kNone);
+
+  engine::train::Job again = toy_job(run);
+  again.resume = true;
+  run_toy(again);
+  const RunStatus finished = read_status(run);
+  EXPECT_EQ(finished.standing, Standing::kFinished);
+  EXPECT_EQ(finished.step, 7);
+  EXPECT_FALSE(finished.where);
+  EXPECT_EQ(finished.losses.size(), 5u);
+  EXPECT_DOUBLE_EQ(*finished.seconds_to_go, 0.0);
+}
+
+// Before anything was taken, or with files half gone: what is known is said.
+TEST(Status, SaysWhatThereIsAndChangesNothing) {
+  const ScratchFolder folder;
+  EXPECT_THAT(checks::why_refused([&] { read_status(folder.path()); }), HasSubstr("is no run"));
+  const fs::path run = folder / "run";
+  EXPECT_THROW(run_toy(toy_job(run), dies_in(1)), Killed);
+  const RunStatus young = read_status(run);
+  EXPECT_EQ(young.standing, Standing::kDead);
+  EXPECT_EQ(young.step, 0);
+  EXPECT_FALSE(young.seconds_a_step);
+  EXPECT_TRUE(young.checkpoint.empty());
+  std::set<std::string> before;
+  for (const auto& entry : fs::recursive_directory_iterator(run)) before.insert(entry.path());
+  fs::remove(run / "lock");
+  fs::remove(run / "timings.jsonl");
+  fs::remove(run / "breadcrumb.json");
+  EXPECT_EQ(read_status(run).standing, Standing::kDead);
+  EXPECT_FALSE(fs::exists(run / "lock"));
+  EXPECT_FALSE(fs::exists(run / "breadcrumb.json"));
+  EXPECT_TRUE(before.contains(run / "lock"));
+}
+
+TEST(Status, TheLogsEndIsReadWhateverItIs) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run";
+  EXPECT_THROW(run_toy(toy_job(run), dies_in(6)), Killed);
+  // A line half written, and a log longer than what is read of it.
+  std::string log(3 << 20, ' ');
+  log += "\n" + checks::read_bytes(run / "log.jsonl");
+  checks::write_bytes(run / "log.jsonl", log + R"({"run":"x","step":6,"pha)");
+  EXPECT_EQ(read_status(run).step, 5);
+  checks::write_bytes(run / "log.jsonl", "");
+  EXPECT_EQ(read_status(run).step, 3) << "then the newest checkpoint's";
+}
+
+// Answers that a process id in a file, or the presence of files, would give.
+TEST(Status, PlantedFaults) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run";
+  EXPECT_THROW(run_toy(toy_job(run), dies_in(5)), Killed);
+  EXPECT_EQ(read_status(run).standing, Standing::kDead)
+      << "this process, whose id the manifest bears, is alive all the same";
+  checks::write_bytes(run / "adapter.safetensors", "of an earlier end");
+  EXPECT_EQ(read_status(run).standing, Standing::kDead) << "an adapter, but steps are missing";
+  engine::train::Job again = toy_job(run);
+  again.resume = true;
+  run_toy(again);
+  ASSERT_EQ(read_status(run).standing, Standing::kFinished);
+  const engine::train::RunLock other(run);
+  EXPECT_EQ(read_status(run).standing, Standing::kRunning) << "at work again";
+}
+
+}  // namespace
