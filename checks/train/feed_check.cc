@@ -7,10 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "checks/engine_run.h"
 #include "checks/train/toy.h"
 #include "checks/train/toy_set.h"
 #include "engine/base/error.h"
+#include "engine/base/rng.h"
 #include "engine/data/feed.h"
+#include "engine/model/model.h"
+#include "engine/ops/kda.h"
 
 namespace {
 
@@ -185,6 +189,44 @@ TEST(PackedFeed, MemoryIsAskedForTheLargestStepsOfTheWholeRun) {
   EXPECT_THAT(
       why_refused([&] { engine::train::require_memory(run, budget, 11, [](const Batch&) {}); }),
       HasSubstr("a step of 2 sequences has 12 tokens"));
+}
+
+// What "largest" rests on: that a sweep's memory is a function of tokens, chunks and longest document,
+// and grows with each.
+TEST(PackedFeed, MemoryGrowsWithTokensChunksAndLongestDocumentAlone) {
+  RamBudget budget(std::uint64_t{1} << 30);
+  const engine::model::Model model(checks::tiny_checkpoint(), budget);
+  struct Planned {
+    std::int64_t tokens, chunks, longest, bytes;
+  };
+  std::vector<Planned> all;
+  const engine::base::CounterRng rng(5, "documents");
+  std::uint64_t next = 0;
+  for (int i = 0; i < 60; ++i) {
+    Batch batch;
+    batch.documents = {0};
+    std::int64_t longest = 0;
+    for (std::uint32_t d = rng.bits(next++) % 4 + 1; d > 0; --d) {
+      const std::int64_t length = 1 + 32 * (rng.bits(next++) % 6);
+      batch.documents.push_back(batch.documents.back() + length);
+      longest = std::max(longest, length);
+    }
+    batch.tokens.resize(static_cast<std::size_t>(batch.documents.back()));
+    batch.targets.resize(batch.tokens.size());
+    all.push_back({batch.size(), engine::ops::kda_chunks(batch.documents), longest,
+                   model.plan(batch, nullptr, true).least_bytes()});
+  }
+  int covered = 0, more = 0;
+  for (const Planned& a : all) {
+    for (const Planned& b : all) {
+      const bool covers = a.tokens >= b.tokens && a.chunks >= b.chunks && a.longest >= b.longest;
+      covered += covers ? 1 : 0;
+      EXPECT_TRUE(!covers || a.bytes >= b.bytes);
+      more += covers && a.bytes > b.bytes ? 1 : 0;
+    }
+  }
+  EXPECT_GT(covered, 60 * 10);
+  EXPECT_GT(more, covered / 2) << "nothing grows: the bytes are not those of these documents";
 }
 
 // Orders and places that a resume might get wrong; each is another run.
