@@ -38,6 +38,21 @@ exits "is not registered twice" 1 "is not changed" "${register[@]}" 0001-note
 exits "a name without a number is bad usage" 2 "NNNN-slug" "${register[@]}" note
 [ ! -e "$out/reg/note.json" ] && [ "$(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1)" = "$(sed -n 's/.*SHA-256 `\([0-9a-f]*\)`.*/\1/p' "$out/reg/0001-note.md")" ]
 verdict "its page names its digest" $?
+# A time stamping authority of our own: `stamp NAME FILE` makes NAME.tsr of FILE, NAME.pem being its certificate.
+if command -v openssl >/dev/null; then
+  mkdir "$out/tsa"
+  printf '[tsa]\ndefault_tsa=one\n[one]\nserial=%s/serial\ndefault_policy=1.2.3\ndigests=sha256\naccuracy=secs:1\nsigner_digest=sha256\n' "$out/tsa" >"$out/tsa/config"
+  stamp() {
+    local pem=$out/tsa/$1.pem key=$out/tsa/$1.key
+    [ -e "$pem" ] || openssl req -x509 -newkey rsa:2048 -nodes -subj "/CN=$1" -days 2 -keyout "$key" -out "$pem" \
+      -addext extendedKeyUsage=critical,timeStamping -addext keyUsage=critical,digitalSignature
+    openssl ts -query -data "$2" -sha256 -cert -out "$out/tsa/query" &&
+      openssl ts -reply -config "$out/tsa/config" -queryfile "$out/tsa/query" -signer "$pem" -inkey "$key" -out "$out/tsa/$3.tsr"
+  }
+  { stamp ours "$out/reg/0001-note.json" early && stamp ours "$out/note.txt" other && stamp theirs "$out/reg/0001-note.json" theirs; } >"$out/tsa/log" 2>&1 || cat "$out/tsa/log"
+  sleep 1.1 # a token knows whole seconds
+fi
+
 exits "a run does not begin with what is no registration" 1 "note.txt" "${train[@]}" --out "$out/run" --preregistration "$out/note.txt"
 exits "a run begins with it" 0 adapter "${train[@]}" --out "$out/run" --preregistration "$out/reg/0001-note.json"
 grep -q "\"preregistration_sha256\": \"$(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1)\"" "$out/run/manifest.json"
@@ -89,6 +104,21 @@ sed 's/"threshold": 0.5/"threshold": 9.5/' "$out/reg/0001-note.json" >"$out/chan
 refused "a registration that was changed" "changed: the run began with" --preregistration "$out/changed.json"
 refused "one that is not given" "missing: the run began with"
 refused "one that is gone" "missing: .*nowhere.json" --preregistration "$out/nowhere.json"
+if command -v openssl >/dev/null; then
+  registered=(--preregistration "$out/reg/0001-note.json" --time-authorities "$out/tsa/ours.pem" --time-proof)
+  exits "a time proof holds" 0 "0001-note: met" "${eval[@]}" "${registered[@]}" "$out/tsa/early.tsr" --out "$out/proven"
+  grep -q '"time": "RFC 3161: existed at 20[0-9-]* [0-9:]* UTC' "$out/proven/results.json"
+  verdict "and the report says when" $?
+  refused "a proof of something else" "time proof: .*other.tsr" "${registered[@]}" "$out/tsa/other.tsr"
+  refused "a proof by another authority" "time proof: .*theirs.tsr" "${registered[@]}" "$out/tsa/theirs.tsr"
+  refused "a proof that is none" "time proof: .*note.txt" "${registered[@]}" "$out/note.txt"
+  head -c -1 "$out/tsa/early.tsr" >"$out/tsa/cut.tsr"
+  refused "a proof that is cut short" "time proof: .*cut.tsr" "${registered[@]}" "$out/tsa/cut.tsr"
+  stamp ours "$out/reg/0001-note.json" late >/dev/null 2>&1
+  refused "a proof from after the start" "younger: proven for" "${registered[@]}" "$out/tsa/late.tsr"
+else
+  skip "time proofs: no openssl command to make one with"
+fi
 "${register[@]}" 0002-late >/dev/null
 refused "one that is younger than the run" "younger: registered at" --preregistration "$out/reg/0002-late.json"
 "${train[@]}" --out "$out/plain" >/dev/null 2>&1

@@ -16,6 +16,7 @@
 #include "engine/cli/eval_run.h"
 #include "engine/cli/eval_tasks.h"
 #include "engine/measure/eval_results.h"
+#include "engine/measure/time_proof.h"
 #include "engine/store/durable.h"
 #include "engine/train/manifest.h"
 
@@ -23,7 +24,7 @@ namespace engine::cli {
 namespace {
 
 struct EvalOptions {
-  std::string model, run, adapter, out, preregistration;
+  std::string model, run, adapter, out, preregistration, time_proof, time_authorities;
   TaskFiles files;
   std::int64_t chunk = 256, stride = 0;
   std::string bos = "none";
@@ -65,6 +66,22 @@ measure::RegistrationFacts registration_of(const EvalOptions& options, const Run
     facts.unreadable = wrong.what();
   }
   return facts;
+}
+
+// What is known of when the registration was written, in words; into `facts` what judges.
+std::string prove_time(const EvalOptions& options, measure::RegistrationFacts& facts) {
+  if (!facts.registered) return "";
+  if (options.time_proof.empty()) return "own clock only";
+  try {
+    const measure::ProvenTime proven =
+        measure::verify_time_proof(options.time_proof, facts.file_sha256, options.time_authorities);
+    facts.proven_unix_s = proven.unix_s;
+    return fmt::format("RFC 3161: existed at {}, certificates SHA-256 {}", proven.text,
+                       base::sha256_hex_of_file(options.time_authorities));
+  } catch (const base::Error& wrong) {
+    facts.time_proof_wrong = wrong.what();
+    return "own clock only: the time proof does not hold";
+  }
 }
 
 // Both models over one task, one line of results on the way.
@@ -162,8 +179,9 @@ void run_eval(const EvalOptions& options) {
     evaluation.layers = measure::layer_norms(*adapters, open.model->config().layers);
   }
   evaluation.registration = registration_of(options, run ? &*run : nullptr);
+  const std::string time = prove_time(options, evaluation.registration);
   evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
-  if (evaluation.registration.registered) evaluation.verdict.time_proof = "own clock only";
+  evaluation.verdict.time_proof = time;
   if (!options.out.empty()) write_out(options.out, evaluation);
   fmt::print("{}\n", evaluation.verdict.title);
   for (const std::string& why : evaluation.verdict.why) fmt::print("  {}\n", why);
@@ -216,10 +234,21 @@ void add_eval_command(CLI::App& app) {
                                  "ids fed in one sweep; no result depends on it");
   command.add_flag("--gradient", options->gradient,
                    "one backward sweep more: norm of the gradient, layer by layer");
-  command
-      .add_option("--preregistration", options->preregistration,
-                  "the registration that the run began with; decides the verdict")
-      ->check(refuse_empty);
+  auto* registration =
+      command
+          .add_option("--preregistration", options->preregistration,
+                      "the registration that the run began with; decides the verdict")
+          ->check(refuse_empty);
+  auto* proof = command
+                    .add_option("--time-proof", options->time_proof,
+                                "RFC 3161 answer for the registration's file, verified offline")
+                    ->check(refuse_empty)
+                    ->needs(registration);
+  proof->needs(command
+                   .add_option("--time-authorities", options->time_authorities,
+                               "certificates that the proof's signature has to lead to, PEM")
+                   ->check(refuse_empty)
+                   ->needs(proof));
   command.add_option("--out", options->out, "folder for results.json and units.jsonl")
       ->check(refuse_empty);
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");

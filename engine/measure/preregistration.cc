@@ -166,6 +166,12 @@ std::vector<std::string> objections(const RegistrationFacts& facts) {
     found.push_back(fmt::format("younger: registered at {} ns, the run began at {} ns",
                                 facts.registered->registered_unix_ns, facts.run_start_unix_ns));
   }
+  if (!facts.time_proof_wrong.empty()) found.push_back("time proof: " + facts.time_proof_wrong);
+  // Whole seconds: a token of the second in which the run began does not come before it.
+  if (facts.proven_unix_s > 0 && facts.proven_unix_s >= facts.run_start_unix_ns / 1'000'000'000) {
+    found.push_back(fmt::format("younger: proven for {} s, the run began at {} ns",
+                                facts.proven_unix_s, facts.run_start_unix_ns));
+  }
   return found;
 }
 
