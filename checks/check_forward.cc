@@ -6,8 +6,6 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "checks/engine_run.h"
 #include "checks/forward_table.h"
@@ -39,18 +37,16 @@ void print_rows(const char* title, const std::vector<LayerRow>& rows) {
   }
 }
 
-nlohmann::json record_of(const char* table, const LayerRow& row) {
-  nlohmann::json record = {{"table", table},
-                           {"layer", row.layer},
-                           {"kind", row.kind},
-                           {"cosine", row.cosine},
-                           {"max_difference", row.largest_difference},
-                           {"std_got", row.deviation_got},
-                           {"std_want", row.deviation_want},
-                           {"worst", row.worst},
-                           {"worst_stage", row.worst_stage},
-                           {"uncertified", row.uncertified},
-                           {"holds", row.holds}};
+checks::TableRecord::Figures figures_of(const LayerRow& row) {
+  checks::TableRecord::Figures record = {{"layer", row.layer},
+                                         {"kind", row.kind},
+                                         {"cosine", row.cosine},
+                                         {"max_difference", row.largest_difference},
+                                         {"std_got", row.deviation_got},
+                                         {"std_want", row.deviation_want},
+                                         {"worst", row.worst},
+                                         {"worst_stage", row.worst_stage},
+                                         {"uncertified", row.uncertified}};
   if (row.compared_routing) record["routing_differs"] = row.routing_differs;
   if (row.smallest_gap) record["smallest_gap"] = *row.smallest_gap;
   return record;
@@ -58,13 +54,7 @@ nlohmann::json record_of(const char* table, const LayerRow& row) {
 
 class Report {
  public:
-  explicit Report(const std::string& out) {
-    if (out.empty()) return;
-    if (std::filesystem::exists(out)) throw std::runtime_error(out + ": exists already");
-    out_.open(out);
-    if (!out_) throw std::runtime_error(out + ": cannot be written");
-    path_ = out;
-  }
+  explicit Report(const std::string& out) : record_("check_forward", out) {}
 
   void add(const std::string& title, const ForwardTable& table) {
     fmt::print("\n== {}\n", title);
@@ -77,20 +67,23 @@ class Report {
       for (const LayerRow& row : *rows) {
         tally.record(row.holds);
         all = all && row.holds;
-        if (out_) {
-          auto record = record_of(rows == &table.free_running ? "free" : "layer", row);
-          record["comparison"] = title;
-          out_ << record.dump() << '\n';
-        }
+        const char* how = rows == &table.free_running ? "free-running" : "layer by layer";
+        record_.row(title, fmt::format("{}, layer {}", how, row.layer),
+                    row.holds ? "holds" : "fails", figures_of(row));
       }
     }
     if (table.argmax_differs >= 0) {
       tally.record(table.logits_hold);
+      record_.row(title, "logits", table.logits_hold ? "holds" : "fails",
+                  {{"worst", table.logits_worst}, {"argmax_differs", table.argmax_differs}});
       fmt::print("logits: error over allowed {:.2e}, {} argmax differ{}\n", table.logits_worst,
                  table.argmax_differs, table.logits_hold ? "" : "  DOES NOT HOLD");
     }
     // What the reference does not have was not compared, and is no pass.
-    if (table.argmax_differs < 0) tally.skip(title + ": the reference has no logits");
+    if (table.argmax_differs < 0) {
+      tally.skip(title + ": the reference has no logits");
+      record_.row(title, "logits", "skipped");
+    }
     std::size_t unrouted = 0;
     for (const LayerRow& row : table.free_running) {
       unrouted += row.smallest_gap && !row.compared_routing ? 1 : 0;
@@ -105,19 +98,15 @@ class Report {
   void add_planted(const std::string& what, bool refused) {
     fmt::print("planted: {} is {}\n", what, refused ? "refused" : "NOT REFUSED");
     tally.record(refused);
+    record_.row("planted faults", what, refused ? "refused" : "not refused");
   }
 
-  // The tables are complete, on the disk.
-  int finish() {
-    if (out_.is_open() && !out_.flush()) throw std::runtime_error(path_ + ": cannot be written");
-    return tally.finish();
-  }
+  int finish() { return tally.finish(record_); }
 
   checks::Tally tally;
 
  private:
-  std::string path_;
-  std::ofstream out_;
+  checks::TableRecord record_;
 };
 
 ForwardReference reference_named(const std::string& name, const std::string& model,

@@ -6,8 +6,6 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "checks/engine_run.h"
 #include "checks/gradient_case.h"
@@ -42,13 +40,8 @@ const char* name_of(Outcome outcome) {
 
 class Report {
  public:
-  Report(const std::string& out, bool verbose) : verbose_(verbose) {
-    if (out.empty()) return;
-    if (std::filesystem::exists(out)) throw std::runtime_error(out + ": exists already");
-    out_.open(out);
-    if (!out_) throw std::runtime_error(out + ": cannot be written");
-    path_ = out;
-  }
+  Report(const std::string& out, bool verbose)
+      : record_("check_gradients", out), verbose_(verbose) {}
 
   // Prints what fails and the tightest row that holds; every row with --verbose.
   void add(const GradientTable& table) {
@@ -68,7 +61,9 @@ class Report {
         tightest = &row;
       }
       if (verbose_ || row.outcome == Outcome::kFails) print(row);
-      if (out_) record(table, row);
+      record_.row(table.title, row.name,
+                  row.outcome == Outcome::kFails ? "fails" : name_of(row.outcome),
+                  {{"norm", row.norm}, {"error", row.error}, {"allowed", row.allowed}});
     }
     if (tightest != nullptr) {
       fmt::print("tightest:\n");
@@ -81,15 +76,12 @@ class Report {
     if (holds == 0) tally.record(false);  // a table that proves nothing is no pass
     for (const checks::PlantedGradient& planted : table.planted) {
       fmt::print("planted: {}: {}\n", planted.what, planted.refused ? "refused" : "NOT REFUSED");
+      record_.row(table.title, planted.what, planted.refused ? "refused" : "not refused");
       tally.record(planted.refused);
     }
   }
 
-  // The tables are complete, on the disk.
-  int finish() {
-    if (out_.is_open() && !out_.flush()) throw std::runtime_error(path_ + ": cannot be written");
-    return tally.finish();
-  }
+  int finish() { return tally.finish(record_); }
 
   checks::Tally tally;
 
@@ -98,17 +90,9 @@ class Report {
     fmt::print("  {:<44} |g| {:>10.3e}  error {:>9.2e}  allowed {:>9.2e}  {}\n", row.name, row.norm,
                row.error, row.allowed, name_of(row.outcome));
   }
-  void record(const GradientTable& table, const GradientRow& row) {
-    out_ << nlohmann::json{{"table", table.title},   {"name", row.name},
-                           {"norm", row.norm},       {"error", row.error},
-                           {"allowed", row.allowed}, {"outcome", name_of(row.outcome)}}
-                .dump()
-         << '\n';
-  }
 
+  checks::TableRecord record_;
   bool verbose_;
-  std::string path_;
-  std::ofstream out_;
 };
 
 void check_reference_cases(Report& report) {

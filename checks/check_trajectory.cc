@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using checks::Case;
 using checks::kStepsOfACase;
 using checks::NamedTensors;
+using checks::TableRecord;
 using checks::Tally;
 using checks::Training;
 using engine::train::AdamwClock;
@@ -73,12 +74,24 @@ int routing_differences(const engine::model::Trace& trace, const NamedTensors& r
   return differences;
 }
 
-void judge(Tally& tally, bool holds, const std::string& text) {
+struct Report {
+  explicit Report(const std::string& out) : record("check_trajectory", out) {}
+  Tally tally;
+  TableRecord record;
+  std::string table;  // the case at hand
+};
+
+void judge(Report& report, bool holds, const std::string& text,
+           const TableRecord::Figures& figures = {}) {
   fmt::print("  {:<7} {}\n", holds ? "holds" : "FAILS", text);
-  tally.record(holds);
+  report.tally.record(holds);
+  const bool planted = text.starts_with("planted");
+  report.record.row(report.table, text,
+                    planted ? (holds ? "refused" : "not refused") : (holds ? "holds" : "fails"),
+                    figures);
 }
 
-void check_steps(Tally& tally, checks::Engine& engine, const Case& about) {
+void check_steps(Report& report, checks::Engine& engine, const Case& about) {
   const NamedTensors start = about.tensors("adapters_init");
   const NamedTensors routing = about.tensors("routing");
   Training training(engine, about, start);
@@ -100,6 +113,10 @@ void check_steps(Tally& tally, checks::Engine& engine, const Case& about) {
         "  {:>4} {:>3} {:>10.6f}  {:>10.6f}  {:>10.2e}  {:>9.5f}  {:>9.2e}  {:>10.8f}  {:>8}\n", t,
         about.result.get<std::string>(about.place(t, "seq")), loss, want, loss - want, norm.norm,
         std::abs(norm.norm / want_norm - 1.0), norm.scale, differences);
+    report.record.row(
+        report.table, fmt::format("step {}", t),
+        std::abs(loss - want) <= about.gates.loss ? "holds" : "fails",
+        {{"loss", loss}, {"reference", want}, {"grad_norm", norm.norm}, {"rerouted", differences}});
     losses.push_back(loss);
     wanted.push_back(want);
     const std::string name = fmt::format("params_step{:02}", t);
@@ -111,26 +128,27 @@ void check_steps(Tally& tally, checks::Engine& engine, const Case& about) {
   }
   const std::vector<double> allowed(losses.size(), about.gates.loss);
   const checks::Comparison followed = checks::compare(losses, wanted, allowed);
-  judge(tally, followed.holds,
+  judge(report, followed.holds,
         fmt::format("losses of {} steps within {:.0e} (worst {:.2e})", losses.size(),
-                    about.gates.loss, followed.worst * about.gates.loss));
+                    about.gates.loss, followed.worst * about.gates.loss),
+        {{"error", followed.worst * about.gates.loss}, {"allowed", about.gates.loss}});
   std::rotate(losses.begin(), losses.begin() + 1, losses.end());
-  judge(tally, !checks::compare(losses, wanted, allowed),
+  judge(report, !checks::compare(losses, wanted, allowed),
         "planted: losses of a run that is one step ahead are refused");
   if (about.gates.same_routing) {
-    judge(tally, rerouted == 0, fmt::format("routing identical ({} tokens differ)", rerouted));
+    judge(report, rerouted == 0, fmt::format("routing identical ({} tokens differ)", rerouted));
   } else {
     fmt::print("  routing: {} tokens differ (reported, not judged: gaps near 1e-4)\n", rerouted);
   }
   const auto want_update = checks::moved(about.tensors("params_step10"), start);
   const double off = checks::relative_norm_error(training.moved(start), want_update);
   if (about.gates.update) {
-    judge(tally, off <= *about.gates.update,
+    judge(report, off <= *about.gates.update,
           fmt::format("update after 10 steps off by {:.2e}, allowed {:.0e}", off,
                       *about.gates.update));
     const double earlier = checks::relative_norm_error(
         checks::moved(about.tensors("params_step02"), start), want_update);
-    judge(tally, earlier > *about.gates.update, "planted: the update after 2 steps is refused");
+    judge(report, earlier > *about.gates.update, "planted: the update after 2 steps is refused");
   } else {
     fmt::print("  update after 10 steps off by {:.2e} (reported, not judged)\n", off);
   }
@@ -219,7 +237,7 @@ class Resume {
   NamedTensors from_, state_, to_;
 };
 
-void check_resume(Tally& tally, checks::Engine& engine, const Case& about) {
+void check_resume(Report& report, checks::Engine& engine, const Case& about) {
   if (!about.has("moments_step04") || !about.has("params_step05")) {
     fmt::print("  no state behind step 4 in this case: no resume to check\n");
     return;
@@ -227,10 +245,10 @@ void check_resume(Tally& tally, checks::Engine& engine, const Case& about) {
   const Resume resume(engine, about);
   const Resumed right = resume.run({});
   const double loss_off = std::abs(right.loss - about.result.number(about.place(5, "loss")));
-  judge(tally, loss_off <= about.gates.loss,
+  judge(report, loss_off <= about.gates.loss,
         fmt::format("resumed at step 5: loss off by {:.2e}, allowed {:.0e}", loss_off,
                     about.gates.loss));
-  judge(tally, right.needed <= kResumedGradient,
+  judge(report, right.needed <= kResumedGradient,
         fmt::format("resumed at step 5: update off by {:.2e}; the most that a gradient has to err "
                     "by for it is {:.2e} ({}), allowed {:.0e}",
                     right.update_off, right.needed, right.tensor, kResumedGradient));
@@ -243,19 +261,20 @@ void check_resume(Tally& tally, checks::Engine& engine, const Case& about) {
            std::pair{"with a NaN in the first tensor", Resumption{.with_nan = true}},
        }) {
     const Resumed wrong = resume.run(how);
-    judge(tally, !(wrong.needed <= kResumedGradient),
+    judge(report, !(wrong.needed <= kResumedGradient),
           fmt::format("planted: {}: update off by {:.2e}, a gradient would have to err by {:.2e}: "
                       "refused",
                       what, wrong.update_off, wrong.needed));
   }
 }
 
-void check_case(Tally& tally, const fs::path& model, const fs::path& folder) {
+void check_case(Report& report, const fs::path& model, const fs::path& folder) {
   const Case about(folder);
   fmt::print("\n{} (eps {})\n", folder.string(), about.settings.eps);
+  report.table = folder.filename().string();
   checks::Engine engine(model);
-  check_steps(tally, engine, about);
-  check_resume(tally, engine, about);
+  check_steps(report, engine, about);
+  check_resume(report, engine, about);
 }
 
 }  // namespace
@@ -263,32 +282,33 @@ void check_case(Tally& tally, const fs::path& model, const fs::path& folder) {
 int main(int argc, char** argv) {
   engine::cli::wait_passively(argv);
   CLI::App app("Ten training steps of the engine against an independent float64 trajectory.");
-  std::string model, reference;
+  std::string model, reference, out;
   auto* model_option = app.add_option("--model", model, "checkpoint folder");
   auto* reference_option = app.add_option("--reference", reference, "folder of one trajectory");
   reference_option->needs(model_option);
   model_option->needs(reference_option);
+  app.add_option("--out", out, "write the tables as JSON lines");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   try {
-    Tally tally;
+    Report report(out);
     if (!model.empty()) {
-      check_case(tally, model, reference);
-      return tally.finish();
+      check_case(report, model, reference);
+      return report.tally.finish(report.record);
     }
     const auto checkpoint = checks::reference_data("ckpt_tiny");
     for (const char* name : {"tiny_traj", "tiny_traj_wc"}) {
       const auto folder = checks::reference_data(std::string("grad/") + name);
       if (checkpoint && folder) {
-        check_case(tally, *checkpoint, *folder);
+        check_case(report, *checkpoint, *folder);
       } else {
-        tally.absent(checkpoint ? folder : checkpoint);
+        report.tally.absent(checkpoint ? folder : checkpoint);
       }
     }
-    return tally.finish();
+    return report.tally.finish(report.record);
   } catch (const std::exception& error) {
     fmt::print(stderr, "check_trajectory: {}\n", error.what());
     return 1;

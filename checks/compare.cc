@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <limits>
@@ -11,8 +12,18 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+// The bin of an error. The unit is that of want's binade, and of the subnormals below all binades.
+std::size_t ulp_bin(double error, double want) {
+  if (error == 0.0) return 0;
+  const int binade = want == 0.0 ? -126 : std::max(std::ilogb(want), -126);
+  const double units = std::ldexp(error, 23 - binade);
+  std::size_t bin = 1;
+  for (double most = 0.5; !(units <= most) && bin + 1 < kUlpBins; most *= 2) ++bin;
+  return bin;
+}
+
 Comparison refused(std::int64_t at, std::string why) {
-  return {false, kInfinity, at, std::move(why)};
+  return {false, kInfinity, at, std::move(why), {}};
 }
 
 // True if more than nine elements in ten are zero.
@@ -35,7 +46,7 @@ Comparison compare(std::span<const double> got, std::span<const double> want,
   if (content == Content::kDense && mostly_zero(want)) {
     return refused(-1, "mistrusted: more than nine wanted elements in ten are zero");
   }
-  Comparison result{true, 0.0, -1, ""};
+  Comparison result{true, 0.0, -1, "", {}};
   for (std::size_t i = 0; i < got.size(); ++i) {
     const auto at = static_cast<std::int64_t>(i);
     if (!std::isfinite(got[i]) || !std::isfinite(want[i]) || !std::isfinite(allowed[i])) {
@@ -43,6 +54,7 @@ Comparison compare(std::span<const double> got, std::span<const double> want,
                                      want[i], allowed[i]));
     }
     const double error = std::abs(got[i] - want[i]);
+    ++result.ulps[ulp_bin(error, want[i])];
     const bool within =
         content == Content::kSparse && want[i] == 0.0 ? got[i] == 0.0 : error <= allowed[i];
     const double ratio = error == 0.0 ? 0.0 : allowed[i] > 0.0 ? error / allowed[i] : kInfinity;
@@ -87,7 +99,19 @@ Comparison same_bits(std::span<const float> got, std::span<const float> want) {
       return refused(static_cast<std::int64_t>(i), fmt::format("both are NaN at {}", i));
     }
   }
-  return {true, 0.0, -1, ""};
+  return {true, 0.0, -1, "", {}};
+}
+
+std::string to_text(const UlpHistogram& ulps) {
+  std::string text;
+  for (std::size_t bin = 0; bin < kUlpBins; ++bin) {
+    if (ulps[bin] == 0) continue;
+    const std::string most =
+        bin == 0 ? "0" : fmt::format("{}", std::ldexp(0.5, static_cast<int>(bin) - 1));
+    text += fmt::format("{}{}:{}", text.empty() ? "" : " ", bin + 1 == kUlpBins ? "more" : most,
+                        ulps[bin]);
+  }
+  return text;
 }
 
 double relative_norm_error(std::span<const double> got, std::span<const double> want) {

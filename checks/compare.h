@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -8,13 +10,22 @@
 
 namespace checks {
 
+// Errors in units of the wanted value's last place as float32, counted: none, up to half a unit, up
+// to 1, 2, 4, ... 2^19, and the rest.
+inline constexpr std::size_t kUlpBins = 23;
+using UlpHistogram = std::array<std::int64_t, kUlpBins>;
+
 struct Comparison {
   bool holds = false;
-  double worst = 0.0;    // largest |got - want| / allowed; infinity if something is not finite
-  std::int64_t at = -1;  // where
-  std::string why;       // empty if it holds, else the first reason with index and both values
+  double worst = 0.0;      // largest |got - want| / allowed; infinity if something is not finite
+  std::int64_t at = -1;    // where
+  std::string why;         // empty if it holds, else the first reason with index and both values
+  UlpHistogram ulps = {};  // of all elements compared
   explicit operator bool() const { return holds; }
 };
+
+// "0:12 0.5:100 1:3 more:1": the bins that are not empty, by their upper end.
+std::string to_text(const UlpHistogram& ulps);
 
 // The one comparison of this project. Holds only if the sizes agree and are not zero, all three are
 // finite, and every element is WITHIN: |got - want| <= allowed. So NaN answers no. A `want` that is

@@ -181,4 +181,9 @@ int Tally::finish() const {
   return failed_ == 0 && passed_ + skipped_ > 0 ? 0 : 1;
 }
 
+int Tally::finish(TableRecord& record) const {
+  record.finish(passed_, failed_, skipped_);
+  return finish();
+}
+
 }  // namespace checks

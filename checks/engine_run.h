@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "checks/reference.h"
+#include "checks/table_record.h"
 #include "engine/base/budget.h"
 #include "engine/model/model.h"
 #include "engine/model/trace.h"
@@ -66,6 +67,8 @@ class Tally {
   // Reference data that is not there: a skip, or a failure where only this part is missing.
   void absent(const Lookup& lookup);
   int finish() const;
+  // The same, and the record's last line.
+  int finish(TableRecord& record) const;
   int failed() const { return failed_; }
 
  private:

@@ -313,6 +313,19 @@ GradientTable check_random_directions(const std::filesystem::path& model, std::i
         differences.along_signs(all ? "all adapters" : one, i + 1,
                                 [&](const std::string& name) { return all || name == one; }));
   }
+  // A derivative wrong by e shows where e is above what is allowed and what it errs by already.
+  const auto shows = [&](double e) {
+    return std::ranges::count_if(table.rows, [&](const GradientRow& row) {
+      return row.outcome == GradientRow::Outcome::kHolds && e > row.allowed + row.error;
+    });
+  };
+  const double coarse = 2 * (kCoarse + kGradientGate);
+  table.planted.push_back(
+      {fmt::format(
+           "a derivative wrong by {:.3g} of itself, in {} resolved directions of {} (by 1e-2 "
+           "it shows in {}, by 5e-3 in {}, by 2e-3 in {})",
+           coarse, shows(coarse), count, shows(1e-2), shows(5e-3), shows(2e-3)),
+       shows(coarse) > 0 && shows(coarse) == shows(INFINITY)});
   table.title = fmt::format("G12: {} random directions, {} has norm {}, noise of the loss {:.2e}",
                             count, kLargeTensor, kLargeNorm, differences.noise());
   return table;

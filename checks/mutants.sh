@@ -85,8 +85,9 @@ for row in "${chosen[@]}"; do
     *) invalid=$((invalid + 1)) ;;
   esac
   printf '%-48s %-10s %3d s  %s\n' "$id" "$verdict" $((SECONDS - start)) "$check"
-  printf '{"mutant": "%s", "check": "%s", "verdict": "%s"}\n' "$id" "$check" "$verdict" >>"$out"
+  printf '{"check":"mutants","name":"%s","outcome":"%s","by":"%s"}\n' "$id" "${verdict%% *}" "$check" >>"$out"
 done
+printf '{"check":"mutants","passed":%d,"failed":%d,"skipped":0}\n' $killed $((survived + invalid)) >>"$out"
 
 echo "$killed killed, $survived survived, $invalid invalid"
 echo "$killed passed, $((survived + invalid)) failed, 0 skipped"

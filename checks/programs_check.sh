@@ -68,6 +68,23 @@ printf '\x00\x00\xc0\x40' | dd of="$out/dump/h_layer_004.bin" bs=4 seek=200 conv
 exits "planted: one value of one layer's dump" 1 "DOES NOT AGREE" "${forward[@]}" "$out/dump"
 exits "an existing table is not written over" 1 "text.h5: exists already" "${forward[@]}" "$out/dump.h5" --out "$out/text.h5"
 exits "check_gradients likewise" 1 "text.h5: exists already" "$checks/check_gradients" --quick --out "$out/text.h5"
+exits "check_trajectory likewise" 1 "text.h5: exists already" "$checks/check_trajectory" --out "$out/text.h5"
+exits "check_self likewise" 1 "text.h5: exists already" "$checks/check_self" --out "$out/text.h5"
+exits "check_self with an unknown option" 2 "usage" "$checks/check_self" --colour
+# Records: every line JSON with check and outcome, names unique in their table, and the counts at the end.
+exits "a record of check_forward" 0 "verdict: agrees" "${forward[@]}" "$out/oracle.h5" --out "$out/forward.jsonl"
+exits "a record of check_self" 0 "0 failed" "$checks/check_self" --out "$out/self.jsonl"
+sound() { # FILE
+  awk '!/^\{"check":"[a-z_]+"/ || /[^}]$/ {exit 1} /"outcome"/ {match($0, /.*"outcome"/); if (seen[substr($0, 1, RLENGTH)]++) exit 1; rows++} {last = $0}
+       END {exit !(rows > 3 && last ~ /"passed":[1-9][0-9]*,"failed":0,"skipped":[0-9]+\}$/)}' "$1"
+}
+for record in forward self; do
+  sound "$out/$record.jsonl"
+  verdict "the record of check_$record is one" $? "$(tail -n 2 "$out/$record.jsonl")"
+  head -n -1 "$out/$record.jsonl" >"$out/cut.jsonl"
+  ! sound "$out/cut.jsonl"
+  verdict "planted: without its last line it is none" $?
+done
 
 for program in check_gradients check_trajectory; do
   one=("$checks/$program" --model "$out/model" --reference)

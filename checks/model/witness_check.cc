@@ -2,6 +2,7 @@
 // double and in fifty digits. What double rounds, fifty digits do not; where both agree, neither
 // cancellation nor a lucky rounding is in the figures that everything else is compared with.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,6 +67,9 @@ TEST(Witness, FiftyDigitsAgreeWithDouble) {
   const double derivative = relative(in_double.derivative, in_fifty.derivative);
   std::printf("double against 50 digits: loss %.2e, derivative %.2e, allowed %.2e\n", loss,
               derivative, kAllowed);
+  RecordProperty("loss", fmt::format("{:.3e}", loss));
+  RecordProperty("derivative", fmt::format("{:.3e}", derivative));
+  RecordProperty("allowed", fmt::format("{:.3e}", kAllowed));
   EXPECT_LE(loss, kAllowed);
   EXPECT_LE(derivative, kAllowed);
 

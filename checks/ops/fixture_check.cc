@@ -58,20 +58,26 @@ TEST(OpFixtures, WithinTheBoundOfTheOracle) {
   for (const OpFixture& op : op_fixtures()) {
     const NamedTensors file = recorded(op);
     std::map<std::string, double> worst = {{"out", 0.0}, {"grad", 0.0}};
+    std::map<std::string, UlpHistogram> ulps = {{"out", {}}, {"grad", {}}};
     for (const FixtureCase& c : op.cases) {
       const auto all = compared(c, file, run(op, c, file));
       EXPECT_FALSE(all.empty());
       for (const auto& [name, comparison] : all) {
         EXPECT_TRUE(comparison) << op.name << " " << c.name << " " << name << ": "
                                 << comparison.why;
-        double& so_far = worst[name.substr(0, name.find('.'))];
-        so_far = std::max(so_far, comparison.worst);
+        const std::string kind = name.substr(0, name.find('.'));
+        worst[kind] = std::max(worst[kind], comparison.worst);
+        for (std::size_t bin = 0; bin < kUlpBins; ++bin) ulps[kind][bin] += comparison.ulps[bin];
       }
     }
     RecordProperty("worst " + op.name, std::to_string(worst["out"]));
     RecordProperty("worst gradient " + op.name, std::to_string(worst["grad"]));
+    RecordProperty("ulps " + op.name, to_text(ulps["out"]));
+    RecordProperty("ulps gradient " + op.name, to_text(ulps["grad"]));
     fmt::print("{:<14} worst error/allowed {:.3f}, gradient {:.3f}\n", op.name, worst["out"],
                worst["grad"]);
+    fmt::print("  ulps: {}\n  ulps of the gradient: {}\n", to_text(ulps["out"]),
+               to_text(ulps["grad"]));
   }
 }
 

@@ -51,6 +51,7 @@ inline Comparison within_fixture(std::span<const float> got, std::span<const dou
 // Fails the test unless the comparison holds, and records how near it came.
 inline void expect_holds(const Comparison& comparison, const std::string& what) {
   testing::Test::RecordProperty("worst " + what, std::to_string(comparison.worst));
+  testing::Test::RecordProperty("ulps " + what, to_text(comparison.ulps));
   EXPECT_TRUE(comparison) << what << ": " << comparison.why;
 }
 

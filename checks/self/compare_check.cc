@@ -55,6 +55,16 @@ TEST(Compare, BorderIsSharp) {
   EXPECT_FALSE(compare(Doubles{std::nextafter(0.75, 0.0)}, want, allowed).holds);
 }
 
+// Units of 1.0 as float32 are 2^-23, those of zero and of the subnormals 2^-149.
+TEST(Compare, ErrorsAreCountedInUlps) {
+  const Doubles want = {1.0, 1.0, 1.0, 1.5, -1.0, 0.0};
+  const Doubles got = {1.0, 1.0 + 0x1p-24, 1.0 + 0x1.8p-24, 1.5 - 0x1p-21, -1.0 + 0.5, 0x1p-149};
+  const Comparison result = compare(got, want, Doubles(want.size(), 1.0));
+  EXPECT_EQ(to_text(result.ulps), "0:1 0.5:1 1:2 4:1 more:1");
+  // Planted: the bin below would take 0.75 units for half a unit, and 4 for 2.
+  EXPECT_NE(to_text(result.ulps), "0:1 0.5:2 1:1 2:1 more:1");
+}
+
 TEST(Compare, ZeroAllowanceMeansEqual) {
   const Doubles zero(4, 0.0);
   EXPECT_TRUE(compare(kWant, kWant, zero).holds);
