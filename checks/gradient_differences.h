@@ -10,7 +10,7 @@
 namespace checks {
 
 // Central differences of the whole engine, the loss reduced from the engine's float32 logits in
-// long double, along the gradient: of every adapter tensor, of all tensors of a layer, of all of a
+// fifty digits, along the gradient: of every adapter tensor, of all tensors of a layer, of all of a
 // kind, of all; and for all tensors together along random signs.
 //
 //   D(h) = (L(+h) - L(-h)) / 2h = L' + c2 h^2 + c4 h^4 + ...
