@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -31,7 +32,7 @@ Moments moments(const std::vector<double>& values) {
 
 std::vector<std::byte> bytes_of(const Recipe& recipe, std::uint64_t seed = 1) {
   std::vector<std::byte> bytes(recipe.spec.bytes(), std::byte{0xAA});
-  engine::model::draw(recipe, seed, bytes);
+  engine::model::draw(recipe, seed, 0, bytes);
   return bytes;
 }
 
@@ -157,6 +158,30 @@ TEST(Draw, PlantedFaults) {
   EXPECT_FALSE(gives_weights_of(0.140, codes, scales));
   for (std::byte& scale : scales) scale = static_cast<std::byte>(static_cast<int>(scale) - 1);
   EXPECT_FALSE(gives_weights_of(0.125, codes, scales));
+}
+
+// A tensor larger than memory is drawn in parts.
+TEST(Draw, PartsAreThoseOfTheWhole) {
+  const std::vector<Recipe> recipes = {
+      {{"n", Dtype::kBf16, {333, 100}}, Draw::kNormal, 0.1, 2.0},
+      {{"u", Dtype::kF32, {50'000}}, Draw::kUniform, -1.0, 2.0, 20'001},
+      {{"c", Dtype::kU8, {77, 501}}, Draw::kCodes},
+      {{"s", Dtype::kU8, {33'333}}, Draw::kScales, 0.02}};
+  for (const Recipe& recipe : recipes) {
+    const std::vector<std::byte> whole = bytes_of(recipe);
+    for (const std::uint64_t step :
+         {engine::model::kDrawStep * 61, engine::model::kDrawStep * 1024, std::uint64_t{1} << 20}) {
+      std::vector<std::byte> parts(whole.size(), std::byte{0x55}), wrong = parts;
+      for (std::uint64_t at = 0; at < whole.size(); at += step) {
+        const std::uint64_t count = std::min<std::uint64_t>(step, whole.size() - at);
+        engine::model::draw(recipe, 1, at, std::span(parts).subspan(at, count));
+        engine::model::draw(recipe, 1, 0, std::span(wrong).subspan(at, count));
+      }
+      EXPECT_EQ(parts, whole) << recipe.spec.name << " by " << step;
+      // Planted: every part drawn as if it were the first.
+      EXPECT_EQ(wrong == whole, step > whole.size()) << recipe.spec.name << " by " << step;
+    }
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <map>
@@ -240,6 +241,73 @@ TEST(Synthesize, LeavesNothingAfterAnError) {
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 
+// What is wrong with `sparse` as the sparse version of `whole`; empty if nothing is.
+std::string fault_in_sparse(const ShardReader& sparse, const ShardReader& whole,
+                            const std::string& real_layer) {
+  if (sparse.entries().size() != whole.entries().size()) return "number of tensors";
+  for (const TensorEntry& entry : whole.entries()) {
+    const TensorEntry* other = sparse.find_if_any(entry.name);
+    if (other == nullptr || other->shape != entry.shape) return std::string(entry.name);
+    std::vector<std::byte> want(entry.bytes), got(entry.bytes);
+    whole.read(entry, want);
+    sparse.read(*other, got);
+    const std::string name(entry.name);
+    const auto is = [&](const char* part) { return name.find(part) != std::string::npos; };
+    const bool real = !is("layers.") || is(real_layer.c_str()) || is("norm.weight") ||
+                      is("_res_proj") || is("moe.gate.");
+    const bool zero = std::ranges::all_of(got, [](std::byte b) { return b == std::byte{0}; });
+    if (real ? got != want || zero : !zero) return name;
+  }
+  return "";
+}
+
+std::uint64_t bytes_on_disk(const std::filesystem::path& folder) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    struct stat status {};
+    EXPECT_EQ(::stat(entry.path().c_str(), &status), 0);
+    bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+TEST(Synthesize, ASparseCheckpointIsTheSameWithHoles) {
+  const ScratchFolder scratch;
+  RamBudget budget(std::uint64_t{1} << 30);
+  CheckpointShape shape = engine::model::checkpoint_shape("tiny");
+  engine::model::synthesize(scratch / "whole", shape, 1, budget);
+  shape.sparse = true;
+  shape.real_layers = {3};
+  engine::model::synthesize(scratch / "sparse", shape, 1, budget);
+  const ShardReader whole(scratch / "whole"), sparse(scratch / "sparse");
+  EXPECT_TRUE(engine::store::inspect_shards(scratch / "sparse").empty());
+  EXPECT_EQ(fault_in_sparse(sparse, whole, "layers.3."), "");
+  for (std::size_t i = 0; i < whole.files().size(); ++i) {
+    EXPECT_EQ(sparse.files()[i].size(), whole.files()[i].size());
+  }
+  // Three layers of four need no space, here at the grain of a file system's blocks.
+  EXPECT_LT(bytes_on_disk(scratch / "sparse"), bytes_on_disk(scratch / "whole") / 2);
+  // Planted: a layer that should have been real; one that should not; a file without holes.
+  EXPECT_NE(fault_in_sparse(sparse, whole, "layers.4."), "");
+  EXPECT_NE(fault_in_sparse(whole, whole, "layers.3."), "");
+  EXPECT_GT(bytes_on_disk(scratch / "whole"), 6'000'000u);
+}
+
+TEST(Synthesize, FullSparseHasTheReleasesNumbers) {
+  const CheckpointShape shape = engine::model::checkpoint_shape("full-sparse");
+  EXPECT_EQ(shape.shards, 96);
+  EXPECT_EQ(engine::model::tensor_count(shape.config), 497'052);  // docs/model.md section 13
+  EXPECT_EQ(std::ranges::count(shape.config.is_mla, true), 24);
+  EXPECT_TRUE(shape.config.is_mla[3] && shape.config.is_mla[91] && shape.config.is_mla[92]);
+  const ScratchFolder scratch;
+  RamBudget budget(std::uint64_t{1} << 30);
+  CheckpointShape other = engine::model::checkpoint_shape("tiny");
+  other.sparse = true;
+  other.real_layers = {13};
+  EXPECT_THROW(engine::model::synthesize(scratch / "out", other, 1, budget), Error);
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
+
 TEST(Synthesize, CommandWritesAndSaysWhatItWrote) {
   const ScratchFolder scratch;
   CLI::App app;
@@ -255,6 +323,7 @@ TEST(Synthesize, CommandWritesAndSaysWhatItWrote) {
   EXPECT_THROW(run((scratch / "other").string() + " --ram 1MB"), Error);
   EXPECT_THROW(run((scratch / "other").string() + " --shape huge"), CLI::ParseError);
   EXPECT_THROW(run((scratch / "other").string() + " --seed minus"), CLI::ParseError);
+  EXPECT_THROW(run((scratch / "other").string() + " --real-layers 1,3"), CLI::ParseError);
   EXPECT_THROW(run(""), CLI::ParseError);
 }
 

@@ -48,6 +48,8 @@ TEST(Vocabulary, IsAVocabularyOfTheWantedSize) {
     }
     EXPECT_TRUE(every_token_is_a_join(ranks));
   }
+  // The release's size takes groups of four letters.
+  EXPECT_EQ(std::ranges::count(vocabulary_file(163'840), '\n'), 163'840 - 256);
   const std::string few = vocabulary_file(1000);
   EXPECT_TRUE(vocabulary_file(4096).starts_with(few)) << "a larger one begins with a smaller one";
 }

@@ -138,6 +138,14 @@ std::vector<Recipe> expert_recipes(const Config& config, std::int64_t layer, std
   return recipes;
 }
 
+void make_holes(std::vector<Recipe>& recipes) {
+  for (Recipe& recipe : recipes) {
+    const std::string& name = recipe.spec.name;
+    recipe.hole = !name.ends_with("norm.weight") && !name.ends_with("_res_proj.weight") &&
+                  name.find(".block_sparse_moe.gate.") == std::string::npos;
+  }
+}
+
 std::vector<Recipe> model_recipes(const Config& config) {
   std::vector<Recipe> recipes;
   Run run(recipes, "language_model.");

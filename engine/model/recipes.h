@@ -22,6 +22,7 @@ struct Recipe {
   double a = 0.0;
   double b = 0.0;
   std::int64_t drawn = -1;  // the first so many are drawn, the rest is zero; all if negative
+  bool hole = false;        // nothing is drawn: all zero
 };
 
 // Every tensor of a released-layout checkpoint (docs/model.md section 2), in file order inside each list:
@@ -33,5 +34,10 @@ struct Recipe {
 std::vector<Recipe> layer_recipes(const Config& config, std::int64_t layer);
 std::vector<Recipe> expert_recipes(const Config& config, std::int64_t layer, std::int64_t expert);
 std::vector<Recipe> model_recipes(const Config& config);
+
+// Makes holes of what a layer of a sparse checkpoint does without: every tensor but norms, the two
+// residual mixes and the router. What is left keeps its values, which are keyed by its name: tokens
+// are routed as in a layer that is whole.
+void make_holes(std::vector<Recipe>& recipes);
 
 }  // namespace engine::model

@@ -96,6 +96,29 @@ Config medium() {
   return config;
 }
 
+Config full() {
+  Config config = released();
+  config.layers = 93;
+  config.is_mla = every_fourth_and_last(config.layers);
+  config.block = 12;
+  config.hidden = 7168;
+  config.vocabulary = 163840;
+  config.kda_heads = 96;
+  config.kda_width = 128;
+  config.mla_heads = 96;
+  config.q_lora_rank = 1536;
+  config.kv_lora_rank = 512;
+  config.nope_width = 128;
+  config.rope_width = 64;
+  config.value_width = 128;
+  config.experts = 896;
+  config.chosen = 16;
+  config.latent = 3584;
+  config.inner = 3072;
+  config.dense_inner = 33792;
+  return config;
+}
+
 // The block of the release: MXFP4 for what `ignore` leaves, which is the routed experts.
 Json quantization() {
   return {{"quant_method", "compressed-tensors"},
@@ -135,7 +158,8 @@ CheckpointShape checkpoint_shape(std::string_view name) {
   if (name == "tiny") return {tiny(), 4};
   if (name == "small") return {small(), 5};
   if (name == "medium") return {medium(), 9};
-  throw base::Error("there is no shape '{}': tiny, small or medium", name);
+  if (name == "full-sparse") return {full(), 96, true};
+  throw base::Error("there is no shape '{}': tiny, small, medium or full-sparse", name);
 }
 
 std::string config_json(const Config& config) {

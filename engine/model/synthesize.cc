@@ -18,6 +18,9 @@ namespace engine::model {
 
 namespace {
 
+constexpr std::int64_t kPartBytes = 32 << 20;
+static_assert(kPartBytes % static_cast<std::int64_t>(kDrawStep) == 0);
+
 // Fisher-Yates, keyed by the layer.
 std::vector<std::int64_t> expert_order(const Config& config, std::int64_t layer,
                                        std::uint64_t seed) {
@@ -32,14 +35,19 @@ std::vector<std::int64_t> expert_order(const Config& config, std::int64_t layer,
 }
 
 // What may not be torn apart between shards: the run of a layer, an expert, the run of no layer.
-std::vector<std::vector<Recipe>> all_runs(const Config& config, std::uint64_t seed) {
+std::vector<std::vector<Recipe>> all_runs(const CheckpointShape& shape, std::uint64_t seed) {
+  const Config& config = shape.config;
   std::vector<std::vector<Recipe>> runs;
   for (std::int64_t n = 0; n < config.layers; ++n) {
+    const std::size_t first = runs.size();
     runs.push_back(layer_recipes(config, n));
-    if (config.is_dense(n)) continue;
-    for (const std::int64_t expert : expert_order(config, n, seed)) {
-      runs.push_back(expert_recipes(config, n, expert));
+    if (!config.is_dense(n)) {
+      for (const std::int64_t expert : expert_order(config, n, seed)) {
+        runs.push_back(expert_recipes(config, n, expert));
+      }
     }
+    if (!shape.sparse || std::ranges::count(shape.real_layers, n) > 0) continue;
+    for (std::size_t run = first; run < runs.size(); ++run) make_holes(runs[run]);
   }
   runs.push_back(model_recipes(config));
   return runs;
@@ -76,9 +84,16 @@ std::uint64_t write_shard(const std::filesystem::path& path, std::span<const Rec
   for (const Recipe& recipe : recipes) specs.push_back(recipe.spec);
   store::SafetensorsWriter writer(path, std::move(specs));
   for (const Recipe& recipe : recipes) {
-    const std::span<std::byte> bytes = buffer.first(recipe.spec.bytes());
-    draw(recipe, seed, bytes);
-    writer.write(recipe.spec.name, bytes);
+    if (recipe.hole) {
+      writer.skip(recipe.spec.name);
+      continue;
+    }
+    const std::uint64_t all = recipe.spec.bytes();
+    for (std::uint64_t at = 0; at < all; at += buffer.size()) {
+      const auto part = buffer.first(std::min<std::uint64_t>(buffer.size(), all - at));
+      draw(recipe, seed, at, part);
+      writer.append(part);
+    }
   }
   writer.finish();
   return writer.size();
@@ -114,12 +129,14 @@ void synthesize(const std::filesystem::path& out, const CheckpointShape& shape, 
   const auto report = [&](std::string name, std::uint64_t bytes, std::size_t tensors) {
     if (written) written({std::move(name), bytes, static_cast<std::int64_t>(tensors)});
   };
-  const auto shards = shards_of(all_runs(shape.config, seed), shape.shards);
-  std::uint64_t largest = 0;
-  for (const auto& shard : shards) {
-    for (const Recipe& recipe : shard) largest = std::max(largest, recipe.spec.bytes());
+  for (const std::int64_t layer : shape.real_layers) {
+    if (layer < 0 || layer >= shape.config.layers) {
+      throw base::Error("real layer {}: the shape has layers 0 ... {}", layer,
+                        shape.config.layers - 1);
+    }
   }
-  auto buffer = budget.take<std::byte>("largest tensor", static_cast<std::int64_t>(largest));
+  auto buffer = budget.take<std::byte>("part of a tensor", kPartBytes);
+  const auto shards = shards_of(all_runs(shape, seed), shape.shards);
 
   store::TemporaryFolder folder(out);
   const auto write_text = [&](const std::string& name, const std::string& text) {

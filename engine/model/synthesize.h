@@ -25,9 +25,10 @@ struct WrittenFile {
 // experts may go on in the next shard.
 //
 // Accuracy  bits
-// Cost      memory for the largest tensor; one pass over the output
-// Errors    Error if OUT exists and is not an empty folder, if the budget cannot hold the largest
-//           tensor, or for what the disk says; nothing is left behind then
+// Cost      memory for a part of a tensor, 32 MiB; one pass over the output, holes left out
+// Errors    Error if OUT exists and is not an empty folder, for a real layer that the shape does not
+//           have, if the budget cannot hold that memory, or for what the disk says (a sparse
+//           checkpoint whose files may not be that long); nothing is left behind then
 void synthesize(const std::filesystem::path& out, const CheckpointShape& shape, std::uint64_t seed,
                 base::RamBudget& budget,
                 const std::function<void(const WrittenFile&)>& written = {});

@@ -135,8 +135,9 @@ class Learner {
 };
 
 void fill_with_groups(Learner& learner) {
-  for (int length = 2; length <= 3; ++length) {
-    const int groups = length == 2 ? 26 * 26 : 26 * 26 * 26;
+  int groups = 26;
+  for (int length = 2; length <= 4; ++length) {
+    groups *= 26;
     for (int i = 0; i < groups && !learner.full(); ++i) {
       std::string group;
       for (int j = 0, rest = i; j < length; ++j, rest /= 26) {

@@ -10,7 +10,7 @@ namespace engine::model {
 // tiktoken.model has vocabulary - 256 ranks: the 256 bytes in their order, then byte pairs joined
 // as often as there is room, learned from a text written for this project (the most frequent pair
 // first, of equal ones the one with the lowest ranks); when every word of it is one token, the rest
-// are the two- and three-letter groups of a ... z in their order. tokenizer_config.json names the
+// are the two-, three- and four-letter groups of a ... z in their order. tokenizer_config.json names the
 // control tokens in the release's order.
 //
 // Accuracy  bits: a function of `vocabulary` alone

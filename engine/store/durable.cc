@@ -132,6 +132,16 @@ void DurableFile::write(std::span<const std::byte> bytes) {
   }
 }
 
+void DurableFile::skip(std::uint64_t bytes) {
+  const std::uint64_t end = size_ + bytes;
+  if (::ftruncate(descriptor_, static_cast<off_t>(end)) != 0 ||
+      ::lseek(descriptor_, static_cast<off_t>(end), SEEK_SET) < 0) {
+    throw Error("{}: a hole of {} bytes at offset {} failed: {}", temporary_.string(), bytes, size_,
+                std::strerror(errno));
+  }
+  size_ = end;
+}
+
 void DurableFile::commit() {
   sync_descriptor(descriptor_, temporary_);
   rename_durably(temporary_, final_);

@@ -31,6 +31,9 @@ class DurableFile {
   // All of the bytes, however many system calls that takes.
   // Errors    Error naming path, offset, bytes left and the system's reason (disk full, ...)
   void write(std::span<const std::byte> bytes);
+  // So many zero bytes, which take no space on a disk whose files may have holes.
+  // Errors    as write
+  void skip(std::uint64_t bytes);
   // Syncs, renames over a file that may be there, syncs the folder.
   void commit();
 

@@ -83,6 +83,11 @@ void SafetensorsWriter::write(std::string_view name, std::span<const std::byte> 
   append(bytes);
 }
 
+void SafetensorsWriter::skip(std::string_view name) {
+  assert(next_ < tensors_.size() && tensors_[next_].name == name && written_ == 0);
+  file_.skip(tensors_[next_++].bytes());
+}
+
 void SafetensorsWriter::finish() {
   assert(next_ == tensors_.size());
   file_.commit();

@@ -43,6 +43,10 @@ class SafetensorsWriter {
   // Errors    Error naming file, offset and bytes not written
   void write(std::string_view name, std::span<const std::byte> bytes);
 
+  // The next tensor, all zero and a hole in the file (see DurableFile::skip).
+  // Errors    as write
+  void skip(std::string_view name);
+
   // After the last tensor.
   void finish();
 
