@@ -27,6 +27,7 @@ using checks::read_bytes;
 using checks::reproducible;
 using checks::run_toy;
 using checks::ScratchFolder;
+using checks::toy_functions;
 using checks::toy_job;
 using checks::why_refused;
 using engine::model::AdapterSet;
@@ -100,6 +101,38 @@ TEST(Resume, SurvivesSigkillAtAnyMoment) {
   EXPECT_GT(kills, 0u) << "nothing was killed: the test did not test";
   EXPECT_EQ(reproducible(run), reproducible(straight));
   RecordProperty("kills", static_cast<int>(kills));
+}
+
+// Where gradients and moments are is no setting of the run: it may change from one start to the next.
+TEST(Resume, GradientsAndMomentsOnDiskChangeNoByte) {
+  const ScratchFolder scratch;
+  run_toy(toy_job(scratch / "memory"));
+  const auto want = reproducible(scratch / "memory");
+  run_toy(toy_job(scratch / "disk"), toy_functions(), {}, {}, scratch.path());
+  EXPECT_EQ(reproducible(scratch / "disk"), want);
+  // Killed in memory, gone on with on disk.
+  Job job = toy_job(scratch / "both");
+  job.settings.schedule.total = 7;
+  int sweeps = 0;
+  engine::train::SweepFunctions failing = toy_functions();
+  failing.forward_backward = [&](const auto& batch, auto& adapters, const auto& hooks) {
+    if (++sweeps == 5) throw engine::base::Error("planted");
+    return checks::toy_sweep(batch, adapters, hooks);
+  };
+  EXPECT_THROW(run_toy(job, failing), engine::base::Error);
+  job.resume = true;
+  run_toy(job, toy_functions(), {}, {}, scratch.path());
+  EXPECT_EQ(reproducible(scratch / "both"), want);
+  // Planted: a moment that is lost on its way to the disk and back.
+  sweeps = 0;
+  engine::train::SweepFunctions losing = toy_functions();
+  losing.forward_backward = [&](const auto& batch, auto& adapters, const auto& hooks) {
+    auto result = checks::toy_sweep(batch, adapters, hooks);
+    if (++sweeps == 2) adapters.tensors()[0].gradient[0] = 0.0f;
+    return result;
+  };
+  run_toy(toy_job(scratch / "lost"), losing, {}, {}, scratch.path());
+  EXPECT_NE(reproducible(scratch / "lost"), want);
 }
 
 TEST(Resume, DamagedNewestCheckpointIsRepeatedFromTheOneBefore) {

@@ -120,10 +120,11 @@ inline engine::train::Job toy_job(const std::filesystem::path& run) {
 
 // Runs a job to its end, or until `sweep` throws or `stop` says yes; whether it came to its end.
 inline bool run_toy(engine::train::Job job, engine::train::SweepFunctions sweep = toy_functions(),
-                    engine::train::Observer observer = {}, const std::function<bool()>& stop = {}) {
+                    engine::train::Observer observer = {}, const std::function<bool()>& stop = {},
+                    const std::filesystem::path& scratch = {}) {
   engine::base::RamBudget budget(1 << 20);
   engine::train::OpenRun run = engine::train::open_run(std::move(job));
-  engine::model::AdapterSet adapters(toy_config(), run.job.settings.adapter, budget);
+  engine::model::AdapterSet adapters(toy_config(), run.job.settings.adapter, budget, scratch);
   return engine::train::Trainer(std::move(run), adapters, budget, std::move(sweep),
                                 std::move(observer))
       .run(stop);

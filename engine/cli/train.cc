@@ -203,25 +203,33 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
   return job;
 }
 
-// Adapters, gradients and two moments are still to be taken when the plan is made.
-void require_budget(train::OpenRun& run, const OpenModel& open) {
+// Adapters, gradients and two moments are still to be taken when the plan is made. Returns the folder
+// for gradients and moments, if memory cannot hold them beside the largest step.
+std::filesystem::path require_budget(train::OpenRun& run, const OpenModel& open,
+                                     const std::filesystem::path& scratch) {
   const model::Model& model = *open.model;
   const model::AdapterSet outline(model.config(), run.job.settings.adapter);
-  const std::int64_t adapter_bytes =
-      4 * outline.parameters() * static_cast<std::int64_t>(sizeof(float));
   const model::Plan one = model.plan({{0}, {0}, {0, 1}}, &outline, true);
   const auto limit = static_cast<std::int64_t>(std::min<std::uint64_t>(
       open.budget->limit_bytes(), std::numeric_limits<std::int64_t>::max()));
   // Up to a million tokens a batch is put together in no time, and its plan says more.
   const std::int64_t most = std::max(limit / (one.residual_bytes + one.bank_bytes), kSmallBatch);
+  std::int64_t least = 0;
   train::require_memory(run, *open.budget, most, [&](const model::Batch& batch) {
-    model.require_budget(batch, &outline, true, adapter_bytes);
+    const model::Plan plan = model.plan(batch, &outline, true);
+    least = std::max(least, plan.least_bytes());
+    // What cannot hold with gradients and moments on disk, cannot hold.
+    model.require_budget(batch, &outline, true, outline.memory_bytes(true));
   });
-  if (!run.job.held_out) return;
-  run.held_out_together = train::sequences_a_sweep(
-      data::feed_of(run.job.held_out, false), [&](const model::Batch& batch) {
-        model.require_budget(batch, &outline, false, adapter_bytes);
-      });
+  const auto in_memory = static_cast<std::uint64_t>(least + outline.memory_bytes(false));
+  const bool on_disk = in_memory > open.budget->free_bytes();
+  if (run.job.held_out) {
+    run.held_out_together = train::sequences_a_sweep(
+        data::feed_of(run.job.held_out, false), [&](const model::Batch& batch) {
+          model.require_budget(batch, &outline, false, outline.memory_bytes(on_disk));
+        });
+  }
+  return on_disk ? scratch : std::filesystem::path();
 }
 
 // What a run that may begin begins with.
@@ -259,13 +267,13 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
                          static_cast<std::uint64_t>(run.job.settings.sequences *
                                                     run.job.set->most_ids() * data::kBytesAnId));
   }
-  require_budget(run, open);
+  const std::filesystem::path on_disk = require_budget(run, open, scratch_folder(given.machine));
 
   const train::Settings settings = run.job.settings;
   ProgressLine progress(stderr, settings, model.config().layers);
   run.job.start.digests_sha256 = verify(given, model, progress);
   if (!run.from) run.job.scales = scan(model.shards(), settings.strict, progress);
-  model::AdapterSet adapters(model.config(), settings.adapter, *open.budget);
+  model::AdapterSet adapters(model.config(), settings.adapter, *open.budget, on_disk);
   const train::SweepFunctions sweep{
       [&](const model::Batch& batch, model::AdapterSet& set, const model::SweepHooks& hooks) {
         return model.forward_backward(batch, set, hooks);
@@ -280,6 +288,9 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   };
   train::Trainer trainer(std::move(run), adapters, *open.budget, sweep, observe(progress));
   announce(trainer.opened(), given.out, progress);
+  if (!on_disk.empty()) {
+    progress.note(fmt::format("gradients and moments are on disk, in {}", on_disk.string()));
+  }
   progress.note(fmt::format("reads {}", open.model->shards().how_read()));
   const StopSignals signals;
   if (!trainer.run(StopSignals::asked)) {

@@ -84,24 +84,53 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings)
       pairs_[static_cast<std::size_t>(layer)][target].lora = {{},        {},         settings.rank,
                                                               widths.in, widths.out, scale};
       parameters_ += settings.rank * (widths.in + widths.out);
+      largest_tensor_ = std::max(largest_tensor_, settings.rank * std::max(widths.in, widths.out));
     }
+  }
+  for (const auto& layer : pairs_) {
+    std::int64_t parameters = 0;
+    for (const AdapterPair& pair : layer) {
+      parameters += pair.lora.rank * (pair.lora.in + pair.lora.out);
+    }
+    largest_layer_ = std::max(largest_layer_, parameters);
   }
 }
 
+// At work are the gradients of a layer in a sweep, a tensor a thread for the norm, and a tensor with
+// both moments for the update: three layers are more than the first and the last.
+std::int64_t AdapterSet::memory_bytes(bool on_disk) const {
+  constexpr std::int64_t kFloat = sizeof(float);
+  if (!on_disk) return 4 * parameters_ * kFloat;
+  return (parameters_ + std::max(3 * largest_layer_, base::threads() * largest_tensor_)) * kFloat;
+}
+
 AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
-                       base::RamBudget& budget)
+                       base::RamBudget& budget, const std::filesystem::path& scratch)
     : AdapterSet(config, settings) {
+  scratch_ = scratch;
   values_ = budget.take<float>("adapters", parameters_);
-  gradients_ = budget.take<float>("adapter gradients", parameters_);
+  std::span<float> gradients;
+  if (scratch.empty()) {
+    gradients_ = budget.take<float>("adapter gradients", parameters_);
+    gradients = gradients_.span();
+  } else {
+    const std::int64_t at_work =
+        memory_bytes(true) - static_cast<std::int64_t>(values_.span().size_bytes());
+    worked_on_ = std::make_unique<base::Charge>(budget, "gradients and moments worked on",
+                                                static_cast<std::uint64_t>(at_work));
+    gradients_on_disk_ = store::ScratchFloats(scratch, parameters_);
+    gradients = gradients_on_disk_.span();
+  }
   std::size_t used = 0;
   const auto carve = [&](std::string name, std::int64_t rows, std::int64_t cols) {
     const auto count = static_cast<std::size_t>(rows * cols);
     tensors_.push_back({std::move(name), rows, cols, values_.span().subspan(used, count),
-                        gradients_.span().subspan(used, count)});
+                        gradients.subspan(used, count)});
     used += count;
     return tensors_.back();
   };
   for (std::size_t layer = 0; layer < pairs_.size(); ++layer) {
+    const std::size_t before = used;
     for (std::size_t target = 0; target < kTargetNames.size(); ++target) {
       AdapterPair& pair = pairs_[layer][target];
       if (pair.lora.rank == 0) continue;
@@ -113,6 +142,7 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
       pair.d_a = a.gradient;
       pair.d_b = b.gradient;
     }
+    if (!scratch.empty()) layer_gradients_.push_back(gradients.subspan(before, used - before));
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const AdapterTensor& x, const AdapterTensor& y) { return x.name < y.name; });
@@ -134,7 +164,15 @@ void AdapterSet::initialize(std::uint64_t seed) {
 }
 
 void AdapterSet::clear_gradients() {
-  std::fill(gradients_.span().begin(), gradients_.span().end(), 0.0f);
+  for (const AdapterTensor& tensor : tensors_) {
+    std::fill(tensor.gradient.begin(), tensor.gradient.end(), 0.0f);
+    if (!scratch_.empty()) store::ScratchFloats::put_away(tensor.gradient);
+  }
+}
+
+void AdapterSet::put_away(std::int64_t layer) const {
+  if (scratch_.empty()) return;
+  store::ScratchFloats::put_away(layer_gradients_[static_cast<std::size_t>(layer)]);
 }
 
 const AdapterPair* AdapterSet::find(std::int64_t layer, Target target) const {

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstdint>
+#include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +12,7 @@
 #include "engine/base/budget.h"
 #include "engine/model/config.h"
 #include "engine/ops/lora.h"
+#include "engine/store/scratch_floats.h"
 
 namespace engine::model {
 
@@ -55,14 +58,17 @@ struct AdapterPair {
   std::span<float> d_b;
 };
 
-// All adapters of a model, in memory, with their gradients. Values start at zero: initialize() or a
-// file fills them.
+// All adapters of a model with their gradients. Values start at zero: initialize() or a file fills
+// them. Gradients, and with them the optimizer's moments, may live on disk; a layer's are in memory
+// while it is worked on, and no value depends on where they are.
 class AdapterSet {
  public:
   // Errors    Error for an unknown target (naming it and what there is), rank < 1, alpha not
   // positive, or
   //           a budget that cannot hold values and gradients
-  AdapterSet(const Config& config, const AdapterSettings& settings, base::RamBudget& budget);
+  //           or, with `scratch`, the folder on disk where gradients are to be
+  AdapterSet(const Config& config, const AdapterSettings& settings, base::RamBudget& budget,
+             const std::filesystem::path& scratch = {});
 
   // The outline: which adapters there are and how large, without memory for them. To plan with.
   AdapterSet(const Config& config, const AdapterSettings& settings);
@@ -70,6 +76,14 @@ class AdapterSet {
   // A uniform in +-1/sqrt(in), keyed by (seed, name, index); B zero. So step 0 is the base model.
   void initialize(std::uint64_t seed);
   void clear_gradients();
+
+  // Where gradients and moments are; empty: in memory.
+  const std::filesystem::path& scratch() const { return scratch_; }
+  // Done with a layer for now.
+  void put_away(std::int64_t layer) const;
+  // Memory that values, gradients and two moments take: all of it, or, with gradients and moments on
+  // disk, the values and what of the rest is worked on at a time.
+  std::int64_t memory_bytes(bool on_disk) const;
 
   // In native-name order (bytewise): the order of sums over tensors and of files.
   std::span<const AdapterTensor> tensors() const { return tensors_; }
@@ -83,7 +97,12 @@ class AdapterSet {
   std::int64_t parameters_ = 0;
   base::Buffer<float> values_;
   base::Buffer<float> gradients_;
+  std::filesystem::path scratch_;
+  store::ScratchFloats gradients_on_disk_;
+  std::unique_ptr<base::Charge> worked_on_;              // if on disk
+  std::vector<std::span<const float>> layer_gradients_;  // [layer], if on disk
   std::vector<AdapterTensor> tensors_;
+  std::int64_t largest_layer_ = 0, largest_tensor_ = 0;  // parameters
   std::vector<std::array<AdapterPair, kTargetNames.size()>>
       pairs_;  // [layer][target], rank 0 = absent
 };

@@ -5,6 +5,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/parallel.h"
+#include "engine/store/scratch_floats.h"
 
 namespace engine::train {
 namespace {
@@ -51,11 +52,19 @@ void update(const AdamwTensor& tensor, const Scalars& s, std::int64_t begin, std
 
 }  // namespace
 
+void put_away(const AdamwTensor& tensor) noexcept {
+  if (!tensor.on_disk) return;
+  store::ScratchFloats::put_away(tensor.gradient);
+  store::ScratchFloats::put_away(tensor.m);
+  store::ScratchFloats::put_away(tensor.v);
+}
+
 AdamwNorm adamw_norm(std::span<const AdamwTensor> tensors, double clip) {
   std::vector<double> sums(tensors.size());
   base::parallel_for(static_cast<std::int64_t>(tensors.size()), [&](std::int64_t i) {
     const auto at = static_cast<std::size_t>(i);
     sums[at] = sum_of_squares(tensors[at].gradient);
+    put_away(tensors[at]);
   });
   double total = 0.0;
   for (std::size_t i = 0; i < sums.size(); ++i) {
@@ -87,6 +96,7 @@ void adamw_update(std::span<const AdamwTensor> tensors, const AdamwSettings& set
     base::parallel_ranges(
         static_cast<std::int64_t>(tensor.values.size()), kGrain,
         [&](std::int64_t begin, std::int64_t end) { update(tensor, scalars, begin, end); });
+    put_away(tensor);
   }
 }
 

@@ -9,10 +9,11 @@
 
 namespace engine::train {
 
-// Both moments of every tensor of an adapter set, zero at first, bound to its values and gradients.
+// Both moments of every tensor of an adapter set, zero at first, bound to its values and gradients;
+// where its gradients are: in memory or on disk.
 class Moments {
  public:
-  // Errors    Error if the budget cannot hold them
+  // Errors    Error if the budget or the disk cannot hold them
   Moments(const model::AdapterSet& adapters, base::RamBudget& budget);
 
   // In the set's order, which is native-name order.
@@ -21,6 +22,7 @@ class Moments {
  private:
   base::Buffer<float> m_;
   base::Buffer<float> v_;
+  store::ScratchFloats m_on_disk_, v_on_disk_;
   std::vector<AdamwTensor> tensors_;
 };
 

@@ -145,9 +145,11 @@ void write_moments(const fs::path& path, const model::AdapterSet& adapters,
   std::size_t next = 0;
   for (const AdamwTensor& tensor : moments.tensors()) {
     writer.write(specs[next++].name, std::as_bytes(tensor.m));
+    put_away(tensor);
   }
   for (const AdamwTensor& tensor : moments.tensors()) {
     writer.write(specs[next++].name, std::as_bytes(tensor.v));
+    put_away(tensor);
   }
   writer.finish();
 }
@@ -256,6 +258,7 @@ void load_tensors(const fs::path& snapshot, const model::AdapterSet& adapters,
     load(tensors[i].name, tensors[i], tensors[i].values);
     load("m." + tensors[i].name, tensors[i], moments.tensors()[i].m);
     load("v." + tensors[i].name, tensors[i], moments.tensors()[i].v);
+    put_away(moments.tensors()[i]);
   }
 }
 
