@@ -90,8 +90,8 @@ model::MlpHalf FixtureLayers::mlp(const model::Config& config, std::int64_t laye
               vector(prefix + "post_attention_layernorm_weight")};
   const std::string p = prefix + "mlp_";
   if (config.is_dense(layer)) {
-    half.mlp = model::DenseWeights{matrix(p + "gate_proj_weight"), matrix(p + "up_proj_weight"),
-                                   matrix(p + "down_proj_weight")};
+    half.mlp = model::bands_of({matrix(p + "gate_proj_weight"), matrix(p + "up_proj_weight"),
+                                matrix(p + "down_proj_weight")});
   } else {
     half.mlp = model::MoeWeights{matrix(p + "gate_weight"),
                                  vector(p + "e_score_correction_bias"),

@@ -14,7 +14,10 @@
 
 #include "checks/compare.h"
 #include "checks/engine_run.h"
+#include "checks/scratch_folder.h"
 #include "engine/model/expert_stream.h"
+#include "engine/model/layer_stream.h"
+#include "engine/model/synthesize.h"
 
 namespace {
 
@@ -40,16 +43,17 @@ struct Outcome {
 };
 
 // Forward and backward with `beyond_least` bytes more than it must have.
-Outcome run(std::uint64_t beyond_least, const ModelOptions& options = {}) {
+Outcome run(std::uint64_t beyond_least, const ModelOptions& options = {},
+            const std::filesystem::path& scratch = {}) {
   const Batch batch = some_batch();
   RamBudget ample(kAmple);
   Model outline(checks::tiny_checkpoint(), ample);
-  AdapterSet first(outline.config(), {}, ample);
+  AdapterSet first(outline.config(), {}, ample, scratch);
   const std::uint64_t held = ample.used_bytes();
   const auto least = static_cast<std::uint64_t>(outline.plan(batch, &first, true).least_bytes());
   RamBudget budget(held + least + beyond_least);
   Model model(checks::tiny_checkpoint(), budget, options);
-  AdapterSet adapters(model.config(), {}, budget);
+  AdapterSet adapters(model.config(), {}, budget, scratch);
   adapters.initialize(3);
   for (const auto& tensor : adapters.tensors()) {  // B is zero at first, and so is A's gradient
     for (std::size_t i = 0; i < tensor.values.size(); i += 7) tensor.values[i] += 0.01f;
@@ -141,14 +145,21 @@ TEST(Stream, BytesAreWhatTheIdentitySaysForEveryBudget) {
   RamBudget budget(kAmple);
   const Model model(checks::tiny_checkpoint(), budget);
   const auto& config = model.config();
-  std::uint64_t trunk = 0, head = 0;
+  std::uint64_t trunk = 0, head = 0, dense_again = 0, dense_gate = 0;
   for (const auto& entry : model.shards().entries()) {
     const std::string name(entry.name);
     if (name.find(".experts.") != std::string::npos) continue;
     if (name.find("embed_tokens") != std::string::npos) continue;
     trunk += entry.bytes;
     if (name.find("lm_head") != std::string::npos) head = entry.bytes;
+    // Of a dense MLP only one matrix is in memory: on the way down gate and up are wanted twice.
+    if (name.find(".mlp.gate_proj") != std::string::npos) dense_gate = entry.bytes;
+    if (name.find(".mlp.gate_proj") != std::string::npos ||
+        name.find(".mlp.up_proj") != std::string::npos) {
+      dense_again += entry.bytes;
+    }
   }
+  EXPECT_GT(dense_again, dense_gate);
   const Batch batch = some_batch();
   const std::set<std::int32_t> tokens(batch.tokens.begin(), batch.tokens.end());
   const std::uint64_t embedding = tokens.size() * static_cast<std::uint64_t>(config.hidden) * 2;
@@ -159,18 +170,72 @@ TEST(Stream, BytesAreWhatTheIdentitySaysForEveryBudget) {
     for (const std::int64_t distinct : result.distinct_experts) {
       experts += static_cast<std::uint64_t>(distinct * engine::model::ExpertStream::bytes(config));
     }
-    EXPECT_EQ(result.bytes_read + result.bytes_saved, 2 * (trunk + experts) + embedding) << bytes;
-    // A head of one band is followed by itself: even a single slot has it still. The last expert of
-    // the last layer is not the first of the way down.
+    const std::uint64_t all = 2 * (trunk + experts) + dense_again + embedding;
+    EXPECT_EQ(result.bytes_read + result.bytes_saved, all) << bytes;
+    // A head of one band is followed by itself, and so is a dense gate: even a single slot has them
+    // still. The last expert of the last layer is not the first of the way down.
     if (bytes == 0) {
-      EXPECT_EQ(result.bytes_saved, head);
+      EXPECT_EQ(result.bytes_saved, head + dense_gate);
     }
     // Planted: who forgets what was saved finds the sum wrong.
-    EXPECT_NE(result.bytes_read, 2 * (trunk + experts) + embedding) << bytes;
+    EXPECT_NE(result.bytes_read, all) << bytes;
     if (bytes == kAmple) {
-      EXPECT_EQ(result.bytes_saved, trunk + experts);
+      EXPECT_EQ(result.bytes_saved, trunk + experts + dense_again);
     }
   }
+}
+
+// The dense MLP in bands of rows: no bit knows of it, and neither do the bytes but for what one slot
+// still has.
+TEST(Stream, SameBitsForEveryBandOfTheDenseMlp) {
+  const Outcome want = run(0);
+  for (const std::int64_t rows : {1 << 20, 319, 64, 33}) {
+    ModelOptions options;
+    options.dense_band_rows = rows;
+    for (const std::uint64_t bytes : {std::uint64_t{0}, kAmple}) {
+      expect_same(run(bytes, options), want, fmt::format("{} rows, {} bytes more", rows, bytes));
+    }
+  }
+}
+
+TEST(Stream, SameBitsWithGradientsOnDisk) {
+  const checks::ScratchFolder scratch;
+  const Outcome want = run(0), got = run(0, {}, scratch.path());
+  expect_same(got, want, "on disk");
+  EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+  RamBudget memory(kAmple), disk(kAmple);
+  const AdapterSet here(engine::model::checkpoint_shape("tiny").config, {}, memory);
+  const AdapterSet there(engine::model::checkpoint_shape("tiny").config, {}, disk, scratch.path());
+  const auto bytes = static_cast<std::uint64_t>(here.parameters()) * sizeof(float);
+  EXPECT_EQ(memory.used_bytes(), 2 * bytes);  // moments are the optimizer's to take
+  EXPECT_EQ(disk.used_bytes(), static_cast<std::uint64_t>(there.memory_bytes(true)));
+  EXPECT_LT(disk.used_bytes(), bytes + bytes / 2);
+}
+
+// No memory for the dense MLP beyond that of the largest other half, whatever its size; and a model
+// of which it is the largest part by far has bands without being asked.
+TEST(Stream, TheDenseMlpIsNeverTheLargest) {
+  engine::model::CheckpointShape shape = engine::model::checkpoint_shape("tiny");
+  shape.config.layers = 2;
+  shape.config.is_mla = {false, true};
+  shape.config.dense_inner = 32 * shape.config.dense_inner;
+  const checks::ScratchFolder scratch;
+  RamBudget budget(kAmple);
+  engine::model::synthesize(scratch / "wide", shape, 1, budget);
+  const engine::store::ShardReader reader(scratch / "wide");
+  const auto config = engine::model::load_config(scratch / "wide");
+  const engine::model::LayerBlocks banded(reader, config), whole(reader, config, 1 << 30);
+  using enum engine::model::DensePart;
+  const std::int64_t bands = banded.dense_bands(0, kGate);
+  EXPECT_GT(bands, 8);
+  EXPECT_EQ(whole.dense_bands(0, kGate), 1);
+  EXPECT_EQ(banded.count() - whole.count(),
+            bands + banded.dense_bands(0, kUp) + banded.dense_bands(0, kDown) - 3);
+  const auto dense = static_cast<std::int64_t>(
+      reader.find("language_model.model.layers.0.mlp.gate_proj.weight").bytes);
+  EXPECT_LT(banded.slot_bytes(), dense / 8);
+  // Planted: a matrix in one piece is a slot of its size.
+  EXPECT_GE(whole.slot_bytes(), dense);
 }
 
 // What the threads ask the system for.

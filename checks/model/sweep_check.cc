@@ -208,6 +208,39 @@ TEST(Sweep, CaseG14UnroutedExpertsGiveAZeroGradientAndNothingElse) {
   EXPECT_TRUE(std::all_of(gradients.begin(), gradients.end(), [](float g) { return g == 0.0f; }));
 }
 
+// One layer alone, given what the whole sweep had there, bit for bit.
+TEST(Sweep, OneLayerUpAndDownIsThatOfTheWholeSweep) {
+  Engine engine(checks::tiny_checkpoint());
+  const Batch batch = two_documents();
+  const auto adapters = checks::random_adapter_set(engine, 4, 8.0, 3);
+  EngineRun whole = checks::run_backward(engine, batch, *adapters);
+  using engine::model::Trace;
+  for (const std::int64_t layer : {5, 7}) {  // KDA, MLA; entries of layers 0 and 4 are in the bank
+    std::vector<std::vector<float>> bank = {whole.trace.values[Trace::at("h_in", 0)],
+                                            whole.trace.values[Trace::at("h_in", 4)]};
+    std::vector<float> h = whole.trace.values[Trace::at("h_in", layer)];
+    std::vector<float> d_h = whole.trace.gradients[Trace::at("h_in", layer + 1)];
+    const auto alone = checks::random_adapter_set(engine, 4, 8.0, 3);
+    engine.model.forward_backward_layer(layer, batch, bank, h, d_h, *alone);
+    EXPECT_TRUE(same_bits(h, whole.trace.values[Trace::at("h_in", layer + 1)]));
+    EXPECT_TRUE(same_bits(d_h, whole.trace.gradients[Trace::at("h_in", layer)]));
+    std::size_t compared = 0;
+    for (std::size_t i = 0; i < alone->tensors().size(); ++i) {
+      const auto& tensor = alone->tensors()[i];
+      if (!tensor.name.starts_with(fmt::format("layers.{}.", layer))) continue;
+      EXPECT_TRUE(same_bits(tensor.gradient, adapters->tensors()[i].gradient)) << tensor.name;
+      ++compared;
+    }
+    EXPECT_EQ(compared, 16u);
+    // Planted: a bank without its second entry.
+    bank[1].assign(bank[1].size(), 0.0f);
+    h = whole.trace.values[Trace::at("h_in", layer)];
+    d_h = whole.trace.gradients[Trace::at("h_in", layer + 1)];
+    engine.model.forward_backward_layer(layer, batch, bank, h, d_h, *alone);
+    EXPECT_FALSE(same_bits(d_h, whole.trace.gradients[Trace::at("h_in", layer)]));
+  }
+}
+
 std::uint64_t tensor_bytes(const Engine& engine, bool (*wanted)(const std::string&)) {
   std::uint64_t bytes = 0;
   for (const auto& entry : engine.model.shards().entries()) {
@@ -241,7 +274,13 @@ TEST(Sweep, ReadsWhatTheIdentitySays) {
   for (const std::int64_t distinct : both.result.distinct_experts) {
     again += static_cast<std::uint64_t>(distinct * engine::model::ExpertStream::bytes(config));
   }
-  EXPECT_EQ(both.result.bytes_read + both.result.bytes_saved, 2 * (trunk + again) + embedding);
+  // Gate and up of a dense MLP are not in memory together: the way down asks for them twice.
+  const std::uint64_t dense_again = tensor_bytes(engine, [](const std::string& name) {
+    return name.find(".mlp.gate_proj") != std::string::npos ||
+           name.find(".mlp.up_proj") != std::string::npos;
+  });
+  EXPECT_EQ(both.result.bytes_read + both.result.bytes_saved,
+            2 * (trunk + again) + dense_again + embedding);
   // With memory for everything the way down reads nothing.
   EXPECT_EQ(both.result.bytes_read, trunk + again + embedding);
 }

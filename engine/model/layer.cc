@@ -72,7 +72,7 @@ MlpHalf load_mlp_half(WeightLoader& loader, const Config& config, std::int64_t l
   MlpHalf half;
   half.mix = load_mlp_mix(loader, config, layer);
   if (config.is_dense(layer)) {
-    half.mlp = load_dense(loader, config, layer);
+    half.mlp = DenseBands{};
   } else {
     half.mlp = load_moe(loader, config, layer);
   }
@@ -132,7 +132,7 @@ MoeStatistics mlp_half_forward(const HalfContext& context, const MlpHalf& half,
   const std::span<float> out = context.floats(context.tokens * context.config.hidden);
   if (!context.measuring()) mix_and_norm(context, half.mix, bank, r, input);
   MoeStatistics statistics;
-  if (const auto* dense = std::get_if<DenseWeights>(&half.mlp)) {
+  if (const auto* dense = std::get_if<DenseBands>(&half.mlp)) {
     glu_forward(context, *dense, context.config.dense_inner, kDenseTargets, input.normed, out);
   } else {
     statistics =
@@ -154,7 +154,7 @@ void mlp_half_backward(const HalfContext& context, const MlpHalf& half, const Ex
   const std::span<float> d_normed = context.floats(context.tokens * context.config.hidden);
   const std::span<float> d_mixed = context.floats(context.tokens * context.config.hidden);
   if (!context.measuring()) mix_and_norm(context, half.mix, bank, r, input);
-  if (const auto* dense = std::get_if<DenseWeights>(&half.mlp)) {
+  if (const auto* dense = std::get_if<DenseBands>(&half.mlp)) {
     std::fill(d_normed.begin(), d_normed.end(), 0.0f);
     glu_backward(context, *dense, context.config.dense_inner, kDenseTargets, input.normed, d_r,
                  d_normed);

@@ -24,10 +24,11 @@ struct AttentionHalf {
 
 struct MlpHalf {
   MixWeights mix;
-  std::variant<DenseWeights, MoeWeights> mlp;
+  std::variant<DenseBands, MoeWeights> mlp;
 };
 
 AttentionHalf load_attention_half(WeightLoader& loader, const Config& config, std::int64_t layer);
+// Of a dense MLP the mix alone: its matrices come band by band, see LayerStream.
 MlpHalf load_mlp_half(WeightLoader& loader, const Config& config, std::int64_t layer);
 
 // The bank as a half sees it: its entries, oldest first, each [T,H]. Never derived from the layer

@@ -18,19 +18,29 @@ ops::Weight load_head_band(WeightLoader& loader, const Config& config, std::int6
 
 }  // namespace
 
-LayerBlocks::LayerBlocks(const store::ShardReader& reader, const Config& config)
+template <class Load>
+LayerBlocks::Block LayerBlocks::lay_out(const Load& load) const {
+  Block block;
+  WeightLoader noting(reader_, block.list);
+  load(noting);
+  block.list.place();
+  base::Arena arena;
+  WeightLoader measuring(reader_, block.list, arena);
+  load(measuring);
+  block.bytes = static_cast<std::int64_t>(arena.peak_bytes());
+  return block;
+}
+
+template <class Load>
+void LayerBlocks::add(const Load& load) {
+  Block block = lay_out(load);
+  slot_bytes_ = std::max(slot_bytes_, block.bytes);
+  lists_.push_back(std::move(block.list));
+}
+
+LayerBlocks::LayerBlocks(const store::ShardReader& reader, const Config& config,
+                         std::int64_t dense_band_rows)
     : reader_(reader), config_(config) {
-  const auto add = [&](const auto& load) {
-    store::ReadList list;
-    WeightLoader noting(reader, list);
-    load(noting);
-    list.place();
-    base::Arena arena;
-    WeightLoader measuring(reader, list, arena);
-    load(measuring);
-    slot_bytes_ = std::max(slot_bytes_, static_cast<std::int64_t>(arena.peak_bytes()));
-    lists_.push_back(std::move(list));
-  };
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     add([&](WeightLoader& loader) { load_attention_half(loader, config, layer); });
     add([&](WeightLoader& loader) { load_mlp_half(loader, config, layer); });
@@ -39,9 +49,38 @@ LayerBlocks::LayerBlocks(const store::ShardReader& reader, const Config& config)
   for (std::int64_t band = 0; band < bands(); ++band) {
     add([&](WeightLoader& loader) { load_head_band(loader, config, band); });
   }
+  for (std::int64_t layer = 0; layer < std::min(config.dense_layers, config.layers); ++layer) {
+    for (const DensePart part : kDenseParts) add_dense(layer, part, dense_band_rows);
+  }
   // Slots lie one behind the other, each on a block border.
   const auto block = static_cast<std::int64_t>(store::kBlock);
   slot_bytes_ = (slot_bytes_ + block - 1) / block * block;
+}
+
+void LayerBlocks::add_dense(std::int64_t layer, DensePart part, std::int64_t band_rows) {
+  const DenseMatrix matrix = dense_matrix(config_, layer, part);
+  Dense dense{matrix, matrix.rows, 1, count()};
+  if (band_rows == 0) {
+    const std::int64_t whole =
+        lay_out([&](WeightLoader& loader) { load_rows(loader, dense, 0); }).bytes;
+    // Every band has the blocks around it to itself.
+    const std::int64_t most = slot_bytes_ - 3 * static_cast<std::int64_t>(store::kBlock);
+    band_rows =
+        whole <= slot_bytes_ ? matrix.rows : matrix.rows * std::max(most, std::int64_t{1}) / whole;
+  }
+  dense.band_rows = std::clamp(band_rows, std::int64_t{1}, matrix.rows);
+  dense.bands = (matrix.rows + dense.band_rows - 1) / dense.band_rows;
+  dense_.push_back(dense);
+  for (std::int64_t band = 0; band < dense.bands; ++band) {
+    add([&](WeightLoader& loader) { load_rows(loader, dense, band); });
+  }
+}
+
+ops::Weight LayerBlocks::load_rows(WeightLoader& loader, const Dense& dense,
+                                   std::int64_t band) const {
+  const std::int64_t first = band * dense.band_rows;
+  return loader.matrix_rows(dense.matrix.name, dense.matrix.rows, dense.matrix.cols, first,
+                            std::min(dense.band_rows, dense.matrix.rows - first));
 }
 
 std::int64_t LayerBlocks::bands() const {
@@ -55,7 +94,19 @@ AttentionHalf LayerBlocks::load_attention(std::int64_t layer, base::Arena& arena
 
 MlpHalf LayerBlocks::load_mlp(std::int64_t layer, base::Arena& arena) const {
   WeightLoader loader(reader_, lists_[mlp(layer)], arena);
-  return load_mlp_half(loader, config_, layer);
+  MlpHalf half = load_mlp_half(loader, config_, layer);
+  if (auto* const bands = std::get_if<DenseBands>(&half.mlp)) {
+    bands->gate.bands = dense_bands(layer, DensePart::kGate);
+    bands->up.bands = dense_bands(layer, DensePart::kUp);
+    bands->down.bands = dense_bands(layer, DensePart::kDown);
+  }
+  return half;
+}
+
+ops::Weight LayerBlocks::load_dense_band(std::int64_t layer, DensePart part, std::int64_t band,
+                                         base::Arena& arena) const {
+  WeightLoader loader(reader_, lists_[dense_band(layer, part, band)], arena);
+  return load_rows(loader, dense(layer, part), band);
 }
 
 MixWeights LayerBlocks::load_output_mix(base::Arena& arena) const {
@@ -74,28 +125,58 @@ LayerStream::LayerStream(const LayerBlocks& blocks, store::ReadQueue& queue,
       stream_(queue, std::move(slots), ahead, blocks.count(),
               [&blocks](std::uint32_t block) { return blocks.list(block); }) {}
 
-void LayerStream::want_layer(std::int64_t layer) {
-  stream_.want(std::vector{blocks_.attention(layer), blocks_.mlp(layer)});
+// The order in which glu_forward and glu_backward ask for the bands.
+void LayerStream::append_mlp(std::vector<std::uint32_t>& order, std::int64_t layer,
+                             bool backward) const {
+  order.push_back(blocks_.mlp(layer));
+  if (!blocks_.is_dense(layer)) return;
+  const auto append = [&](DensePart part) {
+    for (std::int64_t band = 0; band < blocks_.dense_bands(layer, part); ++band) {
+      order.push_back(blocks_.dense_band(layer, part, band));
+    }
+  };
+  using enum DensePart;
+  const std::vector<DensePart> parts =
+      backward ? std::vector{kDown, kUp, kGate, kGate, kUp} : std::vector{kGate, kUp, kDown};
+  for (const DensePart part : parts) append(part);
+}
+
+void LayerStream::want_layer(std::int64_t layer, bool backward) {
+  std::vector<std::uint32_t> order{blocks_.attention(layer)};
+  append_mlp(order, layer, false);
+  if (backward) {
+    append_mlp(order, layer, true);
+    order.push_back(blocks_.attention(layer));
+  }
+  stream_.want(order);
 }
 
 void LayerStream::want_sweep(std::int64_t layers, bool backward) {
-  std::vector<std::uint32_t> order;
+  std::vector<std::uint32_t> order, head;
+  for (std::int64_t band = 0; band < blocks_.bands(); ++band) head.push_back(blocks_.band(band));
   for (std::int64_t layer = 0; layer < layers; ++layer) {
     order.push_back(blocks_.attention(layer));
-    order.push_back(blocks_.mlp(layer));
+    append_mlp(order, layer, false);
   }
-  std::vector<std::uint32_t> head;
-  for (std::int64_t band = 0; band < blocks_.bands(); ++band) head.push_back(blocks_.band(band));
-  std::vector<std::uint32_t> down(order.rbegin(), order.rend());
   order.push_back(blocks_.output_mix());
   order.insert(order.end(), head.begin(), head.end());
   if (backward) {
     // The bands go upwards both times: the order of a sum is the order of its bits.
     order.insert(order.end(), head.begin(), head.end());
     order.push_back(blocks_.output_mix());
-    order.insert(order.end(), down.begin(), down.end());
+    for (std::int64_t layer = layers - 1; layer >= 0; --layer) {
+      append_mlp(order, layer, true);
+      order.push_back(blocks_.attention(layer));
+    }
   }
   stream_.want(order);
+}
+
+BandedMatrix LayerStream::banded(std::int64_t layer, DensePart part) {
+  return {blocks_.dense_bands(layer, part), [this, layer, part](std::int64_t band) {
+            base::Arena arena = next(blocks_.dense_band(layer, part, band));
+            return blocks_.load_dense_band(layer, part, band, arena);
+          }};
 }
 
 AttentionHalf LayerStream::attention(std::int64_t layer) {
@@ -105,7 +186,18 @@ AttentionHalf LayerStream::attention(std::int64_t layer) {
 
 MlpHalf LayerStream::mlp(std::int64_t layer) {
   base::Arena arena = next(blocks_.mlp(layer));
-  return blocks_.load_mlp(layer, arena);
+  MlpHalf half = blocks_.load_mlp(layer, arena);
+  if (!std::holds_alternative<DenseBands>(half.mlp)) return half;
+  half.mlp = DenseBands{banded(layer, DensePart::kGate), banded(layer, DensePart::kUp),
+                        banded(layer, DensePart::kDown)};
+  dense_mix_.clear();
+  for (const std::span<const float> part : {half.mix.res_norm, half.mix.res_proj, half.mix.norm}) {
+    dense_mix_.insert(dense_mix_.end(), part.begin(), part.end());
+  }
+  const std::span<const float> kept(dense_mix_);
+  const std::size_t wide = half.mix.norm.size();
+  half.mix = {kept.first(wide), kept.subspan(wide, wide), kept.subspan(2 * wide)};
+  return half;
 }
 
 MixWeights LayerStream::output_mix() {

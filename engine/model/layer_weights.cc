@@ -78,8 +78,24 @@ DenseWeights load_glu(WeightLoader& loader, const std::string& prefix, std::int6
 
 }  // namespace
 
-DenseWeights load_dense(WeightLoader& loader, const Config& config, std::int64_t layer) {
-  return load_glu(loader, layer_prefix(layer) + "mlp.", config.hidden, config.dense_inner);
+DenseMatrix dense_matrix(const Config& config, std::int64_t layer, DensePart part) {
+  const std::string prefix = layer_prefix(layer) + "mlp.";
+  switch (part) {
+    case DensePart::kGate:
+      return {prefix + "gate_proj.weight", config.dense_inner, config.hidden};
+    case DensePart::kUp:
+      return {prefix + "up_proj.weight", config.dense_inner, config.hidden};
+    case DensePart::kDown:
+      break;
+  }
+  return {prefix + "down_proj.weight", config.hidden, config.dense_inner};
+}
+
+DenseBands bands_of(const DenseWeights& w) {
+  const auto whole = [](const ops::Weight& matrix) {
+    return BandedMatrix{1, [matrix](std::int64_t) { return matrix; }};
+  };
+  return {whole(w.gate), whole(w.up), whole(w.down)};
 }
 
 MoeWeights load_moe(WeightLoader& loader, const Config& config, std::int64_t layer) {

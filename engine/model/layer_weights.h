@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 
@@ -44,6 +45,18 @@ struct DenseWeights {
   ops::Weight down;      // [H,Id]
 };
 
+// A matrix in bands of rows, one band in memory at a time.
+struct BandedMatrix {
+  std::int64_t bands = 0;
+  // The rows of a band follow those of the band before; they hold until the next call, of any matrix.
+  std::function<ops::Weight(std::int64_t band)> band = {};
+};
+struct DenseBands {
+  BandedMatrix gate, up, down;
+};
+// What is in memory anyway, as bands: one each.
+DenseBands bands_of(const DenseWeights& w);
+
 struct MoeWeights {
   ops::Weight router;                      // [E,H]
   std::span<const float> correction_bias;  // [E]
@@ -62,7 +75,16 @@ MixWeights load_output_mix(WeightLoader& loader, const Config& config);
 
 KdaWeights load_kda(WeightLoader& loader, const Config& config, std::int64_t layer);
 MlaWeights load_mla(WeightLoader& loader, const Config& config, std::int64_t layer);
-DenseWeights load_dense(WeightLoader& loader, const Config& config, std::int64_t layer);
+
+// One of the three matrices of a dense MLP.
+enum class DensePart : std::uint8_t { kGate, kUp, kDown };
+inline constexpr DensePart kDenseParts[] = {DensePart::kGate, DensePart::kUp, DensePart::kDown};
+struct DenseMatrix {
+  std::string name;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+};
+DenseMatrix dense_matrix(const Config& config, std::int64_t layer, DensePart part);
 MoeWeights load_moe(WeightLoader& loader, const Config& config, std::int64_t layer);
 
 }  // namespace engine::model

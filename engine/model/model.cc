@@ -20,7 +20,7 @@ Model::Model(const std::filesystem::path& folder, base::RamBudget& budget, Model
     : state_(new State{store::ShardReader(folder, options.reads), load_config(folder), budget,
                        options, std::nullopt}) {
   store::throw_first_error(check_layout(state_->config, state_->reader));
-  state_->blocks.emplace(state_->reader, state_->config);
+  state_->blocks.emplace(state_->reader, state_->config, state_->options.dense_band_rows);
 }
 
 Model::~Model() = default;
@@ -79,6 +79,16 @@ void Model::forward_layer(std::int64_t layer, const Batch& batch,
   Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options, batch,
         adapters, false, hooks)
       .forward_layer(layer, bank, h);
+}
+
+SweepResult Model::forward_backward_layer(std::int64_t layer, const Batch& batch,
+                                          std::span<const std::vector<float>> bank,
+                                          std::span<float> h, std::span<float> d_h,
+                                          AdapterSet& adapters) {
+  require_budget(batch, &adapters, true);
+  return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
+               batch, &adapters, true, {})
+      .forward_backward_layer(layer, bank, h, d_h);
 }
 
 }  // namespace engine::model

@@ -55,6 +55,7 @@ struct SweepHooks {
 struct ModelOptions {
   std::filesystem::path scratch = "/tmp";  // folder of the activation store
   bool strict = false;                     // refuse E8M0 scale bytes of 255
+  std::int64_t dense_band_rows = 0;        // see LayerBlocks
   store::ReadSettings reads = {};
   store::ReadQueueSettings queue = {};
 };
@@ -90,6 +91,12 @@ class Model {
   void forward_layer(std::int64_t layer, const Batch& batch,
                      std::span<const std::vector<float>> bank, std::span<float> h,
                      const AdapterSet* adapters, Trace* trace);
+
+  // One layer alone, up and down: h [T,H] (in/out) as above; d_h [T,H] (in/out), the gradient of what
+  // leaves, becomes that of what entered, without what the bank brings; the adapters' (+=).
+  SweepResult forward_backward_layer(std::int64_t layer, const Batch& batch,
+                                     std::span<const std::vector<float>> bank, std::span<float> h,
+                                     std::span<float> d_h, AdapterSet& adapters);
 
   // Loss, and its gradient added to the adapters' gradients. Nothing trained: loss NaN, no
   // gradient, and nothing is read for it.

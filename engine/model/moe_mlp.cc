@@ -104,7 +104,7 @@ MoeStatistics moe_forward(const HalfContext& context, const MoeWeights& w,
     announce_chosen(experts, a.table);
   }
   // Computed while the first experts are on their way.
-  glu_forward(context, w.shared, config.shared_inner(), kSharedTargets, x, shared);
+  glu_forward(context, bands_of(w.shared), config.shared_inner(), kSharedTargets, x, shared);
   if (context.measuring()) return {};
 
   clear(record.routed);
@@ -145,7 +145,7 @@ void moe_backward(const HalfContext& context, const MoeWeights& w, const ExpertS
   const std::span<float> d_group = context.floats(tokens);
   const std::span<float> d_logits = context.floats(tokens * config.experts);
   if (!context.measuring()) clear(d_x);
-  glu_backward(context, w.shared, config.shared_inner(), kSharedTargets, x, d_out, d_x);
+  glu_backward(context, bands_of(w.shared), config.shared_inner(), kSharedTargets, x, d_out, d_x);
   if (context.measuring()) return;
 
   moe_before_experts(context, w, x, a);

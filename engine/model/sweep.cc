@@ -113,15 +113,19 @@ MoeStatistics Sweep::forward_halves(std::int64_t layer) {
                           record(), residual);
 }
 
+void Sweep::forward_layer_and_keep(std::int64_t layer, SweepResult& result) {
+  const MoeStatistics statistics = forward_halves(layer);
+  result.distinct_experts.push_back(statistics.distinct_experts);
+  result.smallest_gap.push_back(statistics.smallest_gap);
+  if (store_ && !config_.is_dense(layer)) {
+    store_->write("route", layer, std::as_bytes(route_.span()));
+    keep("routed", layer, routed_.span());
+  }
+}
+
 void Sweep::forward_layers(SweepResult& result) {
   for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
-    const MoeStatistics statistics = forward_halves(layer);
-    result.distinct_experts.push_back(statistics.distinct_experts);
-    result.smallest_gap.push_back(statistics.smallest_gap);
-    if (store_ && !config_.is_dense(layer)) {
-      store_->write("route", layer, std::as_bytes(route_.span()));
-      keep("routed", layer, routed_.span());
-    }
+    forward_layer_and_keep(layer, result);
     if (hooks_.progress) hooks_.progress("forward", layer);
   }
 }
@@ -191,6 +195,7 @@ void Sweep::backward_layer(std::int64_t layer) {
     for (std::size_t i = 0; i < d_residual.size(); ++i) d_residual[i] += d_own[i];
   }
   trace_gradient(Trace::at("h_in", layer), d_residual);
+  adapters_->put_away(layer);
   if (hooks_.progress) hooks_.progress("backward", layer);
 }
 
@@ -232,16 +237,39 @@ SweepResult Sweep::run() {
   return result;
 }
 
-void Sweep::forward_layer(std::int64_t layer, std::span<const std::vector<float>> given,
-                          std::span<float> h) {
-  const base::CanonicalFloatMode mode;
-  for (std::size_t entry = 0; entry < given.size(); ++entry) {
-    std::copy(given[entry].begin(), given[entry].end(), bank_.data() + entry * residual_.size());
+void Sweep::enter(std::span<const std::vector<float>> bank, std::span<const float> h) {
+  for (std::size_t entry = 0; entry < bank.size(); ++entry) {
+    std::copy(bank[entry].begin(), bank[entry].end(), bank_.data() + entry * residual_.size());
   }
   std::copy(h.begin(), h.end(), residual_.data());
-  layers_->want_layer(layer);
+}
+
+void Sweep::forward_layer(std::int64_t layer, std::span<const std::vector<float>> bank,
+                          std::span<float> h) {
+  const base::CanonicalFloatMode mode;
+  enter(bank, h);
+  layers_->want_layer(layer, false);
   forward_halves(layer);
   std::copy_n(residual_.data(), h.size(), h.begin());
+}
+
+SweepResult Sweep::forward_backward_layer(std::int64_t layer,
+                                          std::span<const std::vector<float>> bank,
+                                          std::span<float> h, std::span<float> d_h) {
+  const base::CanonicalFloatMode mode;
+  SweepResult result;
+  const std::uint64_t bytes_before = reader_.bytes_read();
+  enter(bank, h);
+  layers_->want_layer(layer, true);
+  forward_layer_and_keep(layer, result);
+  std::copy_n(residual_.data(), h.size(), h.begin());
+  experts_->want_all_again();
+  std::copy(d_h.begin(), d_h.end(), d_residual_.data());
+  backward_layer(layer);
+  std::copy_n(d_residual_.data(), d_h.size(), d_h.begin());
+  result.bytes_read = reader_.bytes_read() - bytes_before;
+  result.bytes_saved = layers_->bytes_saved() + experts_->bytes_saved();
+  return result;
 }
 
 }  // namespace engine::model

@@ -36,6 +36,9 @@ class Sweep {
   // One layer alone; see Model::forward_layer.
   void forward_layer(std::int64_t layer, std::span<const std::vector<float>> bank,
                      std::span<float> h);
+  // See Model::forward_backward_layer.
+  SweepResult forward_backward_layer(std::int64_t layer, std::span<const std::vector<float>> bank,
+                                     std::span<float> h, std::span<float> d_h);
 
  private:
   HalfContext context(std::int64_t layer);
@@ -44,6 +47,8 @@ class Sweep {
   BankGradient bank_gradient(std::int64_t entries);
   MoeRecord record() { return {route_.span(), routed_.span()}; }
   MoeStatistics forward_halves(std::int64_t layer);
+  void forward_layer_and_keep(std::int64_t layer, SweepResult& result);
+  void enter(std::span<const std::vector<float>> bank, std::span<const float> h);
   void forward_layers(SweepResult& result);
   void score(SweepResult& result);
   void backward_layer(std::int64_t layer);
