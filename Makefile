@@ -74,6 +74,9 @@ bench: build ## speed of the ops, from the cases of the checks, as JSON under bu
 bench-stream: build ## does reading overlap computing? medium from a device of given speed; ratios last
 	@checks/bench_stream.sh build/release
 
+bench-sequences: build ## tokens an hour against sequences a step, and the forecast of `lazylora plan`; ratios last
+	@checks/bench_sequences.sh build/release
+
 asan: deps build/asan/build.ninja ## build with address and undefined-behaviour sanitizers, run the check programs
 	@cmake --build --preset asan --parallel $(JOBS)
 	@checks/run_all.sh build/asan --programs

@@ -12,120 +12,30 @@
 // Exit 0: both ratios within the limit; 1: not; 77: every repetition was disturbed.
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "checks/engine_run.h"
+#include "checks/throttled_sweep.h"
 #include "engine/base/parallel.h"
-#include "engine/model/model.h"
 
 namespace {
 
-using engine::model::Model;
-using engine::model::ModelOptions;
-using engine::model::SweepResult;
+using checks::ThrottledSample;
+using checks::ThrottledSweep;
 using engine::store::Throttle;
 
-constexpr double kLimit = 1.08;         // issue "Out of core for real"
-constexpr double kOthersAtMost = 0.05;  // of the processors' time
-
-double seconds(Throttle::Time time) { return std::chrono::duration<double>(time).count(); }
-
-double own_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return of(usage.ru_utime) + of(usage.ru_stime);
-}
-
-// Of all processors, all processes, since the start: working, and in all.
-std::pair<double, double> machine_seconds() {
-  std::ifstream file("/proc/stat");
-  std::string word;
-  file >> word;
-  double ticks[8] = {}, all = 0.0;
-  for (double& tick : ticks) {
-    file >> tick;
-    all += tick;
-  }
-  const auto per_second = static_cast<double>(sysconf(_SC_CLK_TCK));
-  return {(all - ticks[3] - ticks[4]) / per_second, all / per_second};
-}
-
-struct Sample {
-  double took = 0.0;      // by the clock
-  double waited = 0.0;    // of it
-  double computed = 0.0;  // processor time
-  double others = 0.0;    // part of the machine that worked for other processes
-  SweepResult result;
-};
-
-class Bench {
- public:
-  Bench(std::filesystem::path model, std::int64_t tokens, Throttle::Clock clock)
-      : folder_(std::move(model)), tokens_(tokens), clock_(clock) {
-    // Enough to read ahead, and a little to keep.
-    engine::base::RamBudget ample(std::uint64_t{1} << 40);
-    Model outline(folder_, ample);
-    engine::model::AdapterSet adapters(outline.config(), {}, ample);
-    engine::model::Plan plan = outline.plan(batch(outline), &adapters, true);
-    budget_bytes_ = ample.used_bytes() + static_cast<std::uint64_t>(plan.least_bytes()) +
-                    12 * static_cast<std::uint64_t>(plan.expert_bytes) +
-                    static_cast<std::uint64_t>(plan.weights_bytes);
-  }
-
-  Sample run(double bytes_per_second) const {
-    auto throttle = std::make_shared<Throttle>(bytes_per_second, clock_);
-    ModelOptions options;
-    options.reads.throttle = throttle;
-    options.reads.direct = engine::store::DirectReads::kNever;
-    engine::base::RamBudget budget(budget_bytes_);
-    Model model(folder_, budget, options);
-    engine::model::AdapterSet adapters(model.config(), {}, budget);
-    adapters.initialize(1);
-    Sample sample;
-    const auto machine = machine_seconds();
-    const double own = own_seconds();
-    const Throttle::Time start = throttle->now(), waited = throttle->waited();
-    sample.result = model.forward_backward(batch(model), adapters);
-    sample.took = seconds(throttle->now() - start);
-    sample.waited = seconds(throttle->waited() - waited);
-    sample.computed = own_seconds() - own;
-    const auto now = machine_seconds();
-    sample.others =
-        std::max(0.0, now.first - machine.first - sample.computed) / (now.second - machine.second);
-    return sample;
-  }
-
-  bool wall() const { return clock_ == Throttle::Clock::kWall; }
-  bool disturbed(const Sample& sample) const { return wall() && sample.others > kOthersAtMost; }
-
- private:
-  engine::model::Batch batch(const Model& model) const {
-    return checks::forward_batch(checks::random_ids(tokens_, model.config().vocabulary, 3));
-  }
-
-  std::filesystem::path folder_;
-  std::int64_t tokens_;
-  Throttle::Clock clock_;
-  std::uint64_t budget_bytes_ = 0;
-};
+constexpr double kLimit = 1.08;  // issue "Out of core for real"
 
 // The least disturbed ratio of a few, 0 if all were disturbed.
-double measure(const Bench& bench, const char* what, double rate, double alone, int repetitions) {
+double measure(const ThrottledSweep& bench, const char* what, double rate, double alone,
+               int repetitions) {
   double best = 0.0;
   for (int i = 0; i < repetitions; ++i) {
-    const Sample sample = bench.run(rate);
+    const ThrottledSample sample = bench.run(rate);
     const double device = static_cast<double>(sample.result.bytes_read) / rate;
     const double computing = bench.wall() ? alone : sample.computed;
     const double ratio = sample.took / std::max(device, computing);
@@ -153,12 +63,13 @@ int bench_all(int argc, char** argv) {
   const int repetitions = argc > 3 ? std::atoi(argv[3]) : 3;
   const bool wall = argc > 4 && std::string(argv[4]) == "wall";
   engine::base::set_threads(1);
-  const Bench bench(argv[1], tokens, wall ? Throttle::Clock::kWall : Throttle::Clock::kProcessor);
+  const ThrottledSweep bench(argv[1], tokens, 1,
+                             wall ? Throttle::Clock::kWall : Throttle::Clock::kProcessor);
   bench.run(1e12);  // the page cache holds the model from here on
   double alone = 0.0;
   std::uint64_t bytes = 0;
   for (int i = 0; i < repetitions; ++i) {
-    const Sample sample = bench.run(1e12);
+    const ThrottledSample sample = bench.run(1e12);
     alone = i == 0 ? sample.computed : std::min(alone, sample.computed);
     bytes = sample.result.bytes_read;
   }

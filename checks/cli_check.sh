@@ -90,8 +90,12 @@ for budget in 1KB 20MB 39MB; do
   ! grep -q '^run ' "$out/stderr" && grep -q 'weights of half a layer' "$out/stderr" && grep -q '  sum ' "$out/stderr"
   verdict "in one table, and no run is announced" $?
 done
-refuses "make-model keeps to its budget" 1 "largest tensor" "$lazylora" make-model "$out/other" --ram 1MB
+refuses "make-model keeps to its budget" 1 "part of a tensor" "$lazylora" make-model "$out/other" --ram 1MB
 refuses "and has no option that does nothing" 2 "--scratch" "$lazylora" make-model "$out/other" --scratch /tmp
+refuses "a whole shape has no layers to choose from" 2 "real-layers" "$lazylora" make-model "$out/other" --real-layers 1
+refuses "a plan wants to know the disk" 2 "--disk" "$lazylora" plan "$out/model" --gflops 10
+refuses "and a rate that is one" 2 "positive number" "$lazylora" plan "$out/model" --disk 100,0 --gflops 10
+refuses "a plan says what does not hold" 1 "does not hold" "$lazylora" plan "$out/model" --disk 100 --gflops 10 --ram 40MB --tokens 4096
 [ ! -e "$out/r2" ] && [ ! -e "$out/other" ]
 verdict "none of these wrote anything" $?
 "${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 03 >"$out/stdout" 2>"$out/stderr" && grep -q '"warmup":"3"' "$out/run/log.jsonl"
