@@ -30,9 +30,10 @@ namespace checks {
 // that is checked. Points on which some token chose other experts are not used.
 //
 // A row must agree within truncation, resolution and the gate on the gradient's own error, 5e-4.
-// Where the first two are within 4e-4 of the derivative, the row resolves an error of the gradient
-// of 1e-3 (less the engine's own), and it is planted there, row by row. Single tensors are coarser:
-// the loss's noise is what it is. Where the two are above a tenth of the derivative, the row proves
+// Where the first two, u, are within 1.5e-4 of the derivative, the row resolves an error of the
+// gradient of 1e-3: that shows as 1e-3 - u - e at least, e the engine's own, which the dual numbers
+// hold to 2e-4, and u + 5e-4 is allowed. It is planted there, row by row. Most single tensors are
+// coarser: the loss's noise is what it is. Where the two are above a tenth of the derivative, the row proves
 // nothing and is counted apart, as is one without three steps free of flips; one that contradicts
 // fails in any case. The tempting wrong version allows |R(h) - D(h)|, the correction itself, which
 // is far more than R(h) errs by.

@@ -15,7 +15,10 @@ namespace fs = std::filesystem;
 AdapterCase::Shared* AdapterCase::shared_ = nullptr;
 
 engine::train::Identity identity_of(const Engine& engine) {
-  return {engine.config().sha256, engine::train::headers_digest(engine.model.shards()), {}, {}};
+  engine::train::Identity identity;
+  identity.config_sha256 = engine.config().sha256;
+  identity.headers_sha256 = engine::train::headers_digest(engine.model.shards());
+  return identity;
 }
 
 std::string adapter_command(std::vector<std::string> arguments) {
