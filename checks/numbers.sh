@@ -19,8 +19,9 @@ figures() { # PAGE: LINE FIGURE
        if (word ~ /^[0-9]+(,[0-9][0-9][0-9])*(\.[0-9]+)?(e-?[0-9]+)?$/ && word ~ /[.,e]/) print FNR, word}}' "$1"
 }
 number() { tr -d "',"; }
-# The largest number of a source: `max EXPRESSION` of JSON lines (FIELD, FIELD/FIELD or 1-FIELD; with ` of TEXT`
-# behind it of those lines that hold TEXT), `count of TEXT`, the lines that hold it, or of what the group of an extended regular expression matches.
+# A number of a source: `max EXPRESSION`, the largest of JSON lines (FIELD, FIELD/FIELD or 1-FIELD; ` of TEXT` behind
+# it: of those lines that hold TEXT); `count of TEXT`, how many lines hold it; else the largest of what the group of
+# an extended regular expression matches.
 source_number() { # WHERE FILE...
   local where=$1
   shift

@@ -291,14 +291,13 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   if (!on_disk.empty()) {
     progress.note(fmt::format("gradients and moments are on disk, in {}", on_disk.string()));
   }
-  progress.note(fmt::format("reads {}", open.model->shards().how_read()));
   const StopSignals signals;
   if (!trainer.run(StopSignals::asked)) {
     fmt::print("stopped as asked; the same command with --resume goes on, to the same bytes\n");
     return;
   }
-  fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\npeak RSS {}\n", given.out,
-             given.out, base::format_bytes(base::peak_rss_bytes()));
+  fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\nreads {}\npeak RSS {}\n", given.out,
+             given.out, model.shards().how_read(), base::format_bytes(base::peak_rss_bytes()));
 }
 
 }  // namespace
