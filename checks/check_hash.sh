@@ -63,6 +63,8 @@ while [ $((high * 100)) -gt $((low * 101)) ]; do
   rm -rf "$run"
   if train --threads 7 --ram "$middle"; then high=$middle least_bytes=$(bytes_read); else low=$middle; fi
 done
+# What a process holds when it starts differs by some pages from start to start.
+high=$((high + high / 50))
 rams=("$high" $((high + 2500000)) 1000000000)
 rm -rf "$run"
 train --threads 7 --ram "${rams[1]}" && [ "$(bytes_read)" -lt "${least_bytes:-0}" ] && [ "$(bytes_read)" -gt "$ample_bytes" ]
