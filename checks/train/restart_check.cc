@@ -58,6 +58,17 @@ TEST(Restart, ADeadRunIsStartedAsItWasAFewTimesBehindOneCheckpoint) {
   EXPECT_THAT(why_refused([&] { plan({1, {}, {}}); }), HasSubstr("behind step 3"));
 }
 
+// What is started again is the folder that was named, and not the one that its manifest names.
+TEST(Restart, AMovedRunIsStartedWhereItIs) {
+  const ScratchFolder folder;
+  EXPECT_THROW(run_toy(job_of(folder / "run", false), dies_in(5)), Killed);
+  const fs::path moved = folder / "moved";
+  fs::rename(folder / "run", moved);
+  const Restart restart = plan_restart(moved, read_status(moved), {}, kMemory);
+  EXPECT_EQ(restart.arguments,
+            (std::vector<std::string>{"train", "--out", moved.string(), "--resume"}));
+}
+
 TEST(Restart, DiskAndMemoryMustBeFree) {
   const ScratchFolder folder;
   const fs::path run = folder / "run";

@@ -16,6 +16,22 @@ void require_free(const std::filesystem::path& run, const char* what, std::uint6
                     base::format_bytes(free), what, base::format_bytes(wanted));
 }
 
+// The folder that was named, wherever the run was when it was started: it may be a copy, or moved.
+void direct_to(const std::filesystem::path& run, std::vector<std::string>& arguments) {
+  const std::string out = std::filesystem::absolute(run).string();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (arguments[i].starts_with("--out=")) {
+      arguments[i] = "--out=" + out;
+      return;
+    }
+    if (arguments[i] == "--out" && i + 1 < arguments.size()) {
+      arguments[i + 1] = out;
+      return;
+    }
+  }
+  throw base::Error("{}: its manifest does not say that it was started with --out", run.string());
+}
+
 }  // namespace
 
 Restart plan_restart(const std::filesystem::path& run, const RunStatus& status,
@@ -42,6 +58,7 @@ Restart plan_restart(const std::filesystem::path& run, const RunStatus& status,
   if (std::ranges::find(restart.arguments, "--resume") == restart.arguments.end()) {
     restart.arguments.emplace_back("--resume");
   }
+  direct_to(run, restart.arguments);
   return restart;
 }
 
