@@ -45,8 +45,9 @@ tokenizer-parity: build ## the tokenizer against npm's tiktoken and js-tiktoken 
 # RUN: a run folder. TEXT: plain texts. OUT: where results and pages go. ARGS: more options of `lazylora eval`.
 TEXT ?= docs/examples/slice.txt
 OUT ?= $(RUN)/eval
-eval: build ## loss of base and adapter of RUN=... on TEXT=..., as a report with figures under OUT
+eval: ## loss of base and adapter of RUN=... on TEXT=..., as a report with figures under OUT
 	@[ -n "$(RUN)" ] || { echo "make eval RUN=out/quickstart/run"; exit 2; }
+	@$(MAKE) --no-print-directory build
 	@command -v gnuplot >/dev/null || checks/deps.sh <(echo gnuplot-nox) || echo "no gnuplot: no figures"
 	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk 64 --gradient $(ARGS)
 

@@ -175,6 +175,7 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
       {"\"0001-falls\"", "\"1-falls\""},
       {"\"Does it fall?\"", "\"\""},
       {"\"loss\"", "\"luck\""},
+      {"text:a.txt", "text:b.txt"},
       {"\"below\"", "\"beneath\""},
       {"-0.1", "\"-0.1\""},
       {"\"units\": 4", "\"units\": 1"},

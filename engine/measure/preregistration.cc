@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -84,6 +85,14 @@ void require_valid(const Preregistration& r, std::string_view where) {
   for (const RegisteredData& data : r.data) {
     if (!is_digest(data.sha256)) {
       throw base::Error("{}: data {}: \"{}\" is no SHA-256", where, data.name, data.sha256);
+    }
+  }
+  // Ids are a run's own, and have no file of their own name.
+  for (const char* kind : {"text:", "set:"}) {
+    if (!r.task.starts_with(kind)) continue;
+    const std::string named = r.task.substr(std::strlen(kind));
+    if (std::ranges::find(r.data, named, &RegisteredData::name) == r.data.end()) {
+      throw base::Error("{}: task is {}, but {} is not among the data", where, r.task, named);
     }
   }
 }
