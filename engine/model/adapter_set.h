@@ -63,10 +63,9 @@ struct AdapterPair {
 // while it is worked on, and no value depends on where they are.
 class AdapterSet {
  public:
+  // With `scratch`, gradients are in a file there.
   // Errors    Error for an unknown target (naming it and what there is), rank < 1, alpha not
-  // positive, or
-  //           a budget that cannot hold values and gradients
-  //           or, with `scratch`, the folder on disk where gradients are to be
+  //           positive, or a budget or disk that cannot hold values and gradients
   AdapterSet(const Config& config, const AdapterSettings& settings, base::RamBudget& budget,
              const std::filesystem::path& scratch = {});
 
