@@ -2,14 +2,12 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <string>
 
 #include "engine/base/error.h"
+#include "engine/store/scratch_file.h"
 
 namespace engine::store {
 
@@ -17,20 +15,13 @@ ScratchFloats::ScratchFloats(const std::filesystem::path& folder, std::int64_t c
     : count_(static_cast<std::size_t>(count)) {
   if (count == 0) return;
   const std::size_t bytes = count_ * sizeof(float);
-  std::string name = (folder / "lazylora.XXXXXX").string();
-  const int descriptor = ::mkstemp(name.data());
-  if (descriptor < 0) {
-    throw base::Error("{}: no scratch file can be made here: {}", folder.string(),
-                      std::strerror(errno));
-  }
-  ::unlink(name.c_str());
-  int failed = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+  const ScratchFile file(folder);
+  int failed = ::posix_fallocate(file.descriptor(), 0, static_cast<off_t>(bytes));
   void* memory = MAP_FAILED;
   if (failed == 0) {
-    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
     if (memory == MAP_FAILED) failed = errno;
   }
-  ::close(descriptor);
   if (failed != 0) {
     throw base::Error("{}: a scratch file of {} bytes cannot be made here: {}", folder.string(),
                       bytes, std::strerror(failed));
