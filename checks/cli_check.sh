@@ -6,11 +6,8 @@ lazylora=$1/lazylora
 export OMP_WAIT_POLICY=passive
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0
+. "$(dirname "$0")/verdicts.sh"
 
-verdict() { # WHAT STATUS
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
-}
 # refuses WHAT CODE TEXT COMMAND...: exit code CODE, and TEXT on standard error.
 refuses() {
   local what=$1 code=$2 text=$3
@@ -281,5 +278,4 @@ timeout 5 "${job[@]}" --resume >"$out/stdout" 2>"$out/stderr"
 grep -q "going on behind .*$steps" "$out/stderr"
 verdict "A14 and the run goes on from its newest checkpoint ($steps)" $?
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+close_record

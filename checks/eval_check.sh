@@ -9,12 +9,8 @@ lazylora=$build/lazylora here=$(cd "$(dirname "$0")/.." && pwd)
 export OMP_WAIT_POLICY=passive
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0 skipped=0
+. "$(dirname "$0")/verdicts.sh"
 
-verdict() { # WHAT STATUS
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
-}
-skip() { skipped=$((skipped + 1)); echo "skipped: $1"; }
 # exits WHAT CODE TEXT COMMAND...: exit code CODE, TEXT in what is printed.
 exits() {
   local what=$1 code=$2 text=$3 printed status
@@ -154,5 +150,4 @@ else
   verdict "planted: broken pictures are noticed" $?
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close_record

@@ -6,10 +6,7 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0 skipped=0
-verdict() { # WHAT STATUS
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
-}
+. "$(dirname "$0")/verdicts.sh"
 
 printed=$("$here/evidence/verify.sh")
 code=$?
@@ -79,9 +76,7 @@ if command -v node >/dev/null; then
   node -e 'const fs=require("fs");for(const f of ["statement.json","ro-crate-metadata.json"])JSON.parse(fs.readFileSync(process.argv[1]+"/evidence/"+f));' "$tree"
   verdict "statement and crate are JSON" $?
 else
-  echo "skipped: nothing here reads JSON but our own programs (node)"
-  skipped=$((skipped + 1))
+  skip "nothing here reads JSON but our own programs (node)"
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close_record

@@ -8,11 +8,8 @@ lazylora=$1/lazylora
 export OMP_WAIT_POLICY=passive
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0
+. "$(dirname "$0")/verdicts.sh"
 
-verdict() { # WHAT STATUS
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
-}
 refuses() { # WHAT CODE TEXT COMMAND...
   local what=$1 code=$2 text=$3
   shift 3
@@ -63,12 +60,15 @@ for ram in $high $((high + 3000000)) 1GB; do
     verdict "$ram bytes, $threads threads (peak RSS $(grep -o '"peak_rss_bytes":[0-9]*' "$out/again" | cut -d: -f2))" $?
   done
 done
+# Only the program's own word says that a processor lacks an instruction set; any other end is a failure.
 for isa in scalar avx2 avx512; do
-  if "$lazylora" forward --model "$out/model" --ids "$out/ids.txt" --isa $isa >/dev/null 2>&1; then
-    ask "$out/again" "${compare[@]}" --isa $isa && [ "$(digest "$out/again")" = "$want" ]
-    verdict "instruction set $isa" $?
+  ask "$out/again" "${compare[@]}" --isa $isa
+  status=$?
+  if [ $status -eq 1 ] && grep -qF -- "--isa $isa: this processor runs" "$out/again.err"; then
+    skip "$(cat "$out/again.err")"
   else
-    echo "not on this processor: $isa"
+    [ $status -eq 0 ] && [ "$(digest "$out/again")" = "$want" ]
+    verdict "instruction set $isa" $? "$(cat "$out/again.err")"
   fi
 done
 ask "$out/other" "${compare[@]}" --seed 1 && [ "$(digest "$out/other")" != "$want" ]
@@ -103,5 +103,4 @@ refuses "a prompt that is no UTF-8 is named" 1 "--prompt" "${generate[@]}" --pro
 refuses "a missing prompt file is named" 1 "$out/nothing" "${generate[@]}" --prompt-file "$out/nothing"
 refuses "a missing adapter is named" 1 "$out/nothing" "${generate[@]}" --prompt a --adapter "$out/nothing"
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+close_record

@@ -6,10 +6,7 @@ set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0 skipped=0
-verdict() { # WHAT STATUS
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
-}
+. "$(dirname "$0")/verdicts.sh"
 
 printed=$("$here/numbers.sh")
 code=$?
@@ -69,5 +66,4 @@ cp -r "$out/sealed" "$tree"
 "$here/numbers.sh" "$tree" | tail -n 2 | tr '\n' ' ' | grep -q 'not recorded yet: evidence/0001-a/rows.jsonl 3 passed, 0 failed, 1 skipped'
 verdict "what is not recorded yet is counted, not passed" $?
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close_record

@@ -8,11 +8,8 @@ lazylora=$build/lazylora oracle_dump=$build/oracle/oracle_dump checks=$build/che
 export OMP_WAIT_POLICY=passive
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0
+. "$(dirname "$0")/verdicts.sh"
 
-verdict() { # WHAT STATUS [WHY NOT]
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; echo "${3:-}"; fi
-}
 # exits WHAT CODE TEXT COMMAND...: exit code CODE, TEXT in what is printed, nothing of a library's own.
 exits() {
   local what=$1 code=$2 text=$3 status printed
@@ -107,5 +104,4 @@ exits "oracle_dump with room for 60 KiB" 1 "File too large" full 60 "$oracle_dum
 nothing_left
 exits "oracle_dump does not write over a file" 1 "text.h5: exists already" "$oracle_dump" --model "$out/model" --ids "$out/ids" "$out/text.h5"
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ "$failed" -eq 0 ]
+close_record

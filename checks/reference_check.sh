@@ -6,11 +6,8 @@ set -uo pipefail
 lazylora=$1/lazylora
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
-passed=0 failed=0 skipped=0
+. "$(dirname "$0")/verdicts.sh"
 
-verdict() { # WHAT STATUS
-  if [ "$2" -eq 0 ]; then passed=$((passed + 1)); echo "holds          $1"; else failed=$((failed + 1)); echo "DOES NOT HOLD  $1"; fi
-}
 for form in bash zsh fish man; do
   "$lazylora" reference $form >"$out/$form" || exit 1
 done
@@ -48,14 +45,13 @@ completes "the words an option takes" "chat" generate --form c
 completes "a file behind an option" "a_file" forward --ids a_f
 completes "no option of another command" "" forward --temp
 completes "a hidden command is not offered" "" refer
-if command -v zsh >/dev/null; then zsh -n zsh; verdict "zsh reads its script" $?; else skipped=$((skipped + 1)); echo "skipped: zsh is not installed"; fi
-if command -v fish >/dev/null; then fish -n fish; verdict "fish reads its script" $?; else skipped=$((skipped + 1)); echo "skipped: fish is not installed"; fi
+if command -v zsh >/dev/null; then zsh -n zsh; verdict "zsh reads its script" $?; else skip "zsh is not installed"; fi
+if command -v fish >/dev/null; then fish -n fish; verdict "fish reads its script" $?; else skip "fish is not installed"; fi
 if command -v groff >/dev/null; then
   groff -man -Tascii -P-cbou -ww -W break man >page 2>warnings && [ ! -s warnings ] && grep -q -- '--top-p X' page
   verdict "groff sets the page without a warning" $?
 else
-  skipped=$((skipped + 1)) && echo "skipped: groff is not installed"
+  skip "groff is not installed"
 fi
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" -eq 0 ]
+close_record
