@@ -84,14 +84,6 @@ engine::model::Batch forward_batch(const std::vector<std::int32_t>& ids) {
   return batch;
 }
 
-oracle::Batch oracle_batch(const engine::model::Batch& batch) {
-  oracle::Batch other;
-  other.tokens = batch.tokens;
-  other.targets = batch.targets;
-  other.doc_begin.assign(batch.documents.begin(), batch.documents.end() - 1);
-  return other;
-}
-
 std::unique_ptr<engine::model::AdapterSet> adapter_set(Engine& engine, std::int64_t rank,
                                                        double alpha, const NamedTensors& values) {
   engine::model::AdapterSettings settings;
@@ -131,16 +123,6 @@ std::unique_ptr<engine::model::AdapterSet> random_adapter_set(Engine& engine, st
     }
   }
   return set;
-}
-
-oracle::Adapters<double> oracle_adapters(const engine::model::AdapterSet& set) {
-  oracle::Adapters<double> adapters;
-  adapters.rank = set.settings().rank;
-  adapters.alpha = set.settings().alpha;
-  for (const engine::model::AdapterTensor& tensor : set.tensors()) {
-    adapters.tensors[tensor.name].assign(tensor.values.begin(), tensor.values.end());
-  }
-  return adapters;
 }
 
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t vocabulary,

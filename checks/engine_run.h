@@ -11,7 +11,6 @@
 #include "engine/base/budget.h"
 #include "engine/model/model.h"
 #include "engine/model/trace.h"
-#include "oracle/model.h"
 
 namespace checks {
 
@@ -39,7 +38,6 @@ EngineRun run_backward(Engine& engine, const engine::model::Batch& batch,
 
 // n ids, all run, the first n-1 predictions trained, as `lazylora forward` does.
 engine::model::Batch forward_batch(const std::vector<std::int32_t>& ids);
-oracle::Batch oracle_batch(const engine::model::Batch& batch);
 
 // An adapter set with every target, filled from named tensors.
 std::unique_ptr<engine::model::AdapterSet> adapter_set(Engine& engine, std::int64_t rank,
@@ -48,7 +46,6 @@ std::unique_ptr<engine::model::AdapterSet> adapter_set(Engine& engine, std::int6
 // with standard deviation 0.02, so that no gradient is zero.
 std::unique_ptr<engine::model::AdapterSet> random_adapter_set(Engine& engine, std::int64_t rank,
                                                               double alpha, std::uint64_t seed);
-oracle::Adapters<double> oracle_adapters(const engine::model::AdapterSet& set);
 
 // `count` token ids of a vocabulary, a function of seed.
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t vocabulary,

@@ -10,8 +10,8 @@
 
 #include "checks/engine_run.h"
 #include "checks/hdf5_file.h"
+#include "checks/oracle_run.h"
 #include "engine/data/ids.h"
-#include "oracle/model.h"
 
 namespace checks {
 namespace {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "checks/compare.h"
+#include "checks/oracle_run.h"
 #include "oracle/bound.h"
 #include "oracle/layer.h"
 

@@ -9,9 +9,9 @@
 
 #include "checks/engine_run.h"
 #include "checks/gradient_differences.h"
+#include "checks/oracle_run.h"
 #include "engine/base/rng.h"
 #include "oracle/dual.h"
-#include "oracle/model.h"
 
 namespace checks {
 namespace {

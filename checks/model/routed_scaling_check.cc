@@ -4,8 +4,8 @@
 
 #include "checks/compare.h"
 #include "checks/engine_run.h"
+#include "checks/oracle_run.h"
 #include "checks/scratch_folder.h"
-#include "oracle/model.h"
 
 namespace {
 
@@ -28,11 +28,6 @@ void write_scaled(const fs::path& folder, const std::string& factor) {
   checks::write_bytes(folder / "config.json", config);
 }
 
-std::vector<double> oracle_logits(const fs::path& model, const engine::model::Batch& batch) {
-  const oracle::Checkpoint checkpoint(model);
-  return oracle::forward<double>(checkpoint, {}, checks::oracle_batch(batch), {}).logits;
-}
-
 // The factor is of the routed experts' weights alone; where it is 1 nothing would show that. Behind
 // their sum the latent norm takes it out again, but for its epsilon: what shows here is a factor on
 // anything else (the row shared-expert-scaled of checks/mutants).
@@ -43,7 +38,7 @@ TEST(RoutedScaling, IsOfTheRoutedExpertsAlone) {
   const engine::model::Batch batch =
       checks::forward_batch(checks::random_ids(9, engine.config().vocabulary, 4));
   const auto got = checks::widen(checks::run_forward(engine, batch, nullptr).logits);
-  EXPECT_LE(checks::relative_norm_error(got, oracle_logits(folder.path(), batch)), kGate);
+  EXPECT_LE(checks::relative_norm_error(got, checks::oracle_logits(folder.path(), batch)), kGate);
 }
 
 }  // namespace

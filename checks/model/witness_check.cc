@@ -8,9 +8,7 @@
 #include <cmath>
 
 #include "checks/engine_run.h"
-#include "engine/base/rng.h"
-#include "oracle/dual.h"
-#include "oracle/model.h"
+#include "checks/oracle_run.h"
 #include "oracle/real50.h"
 
 namespace {
@@ -22,33 +20,6 @@ constexpr std::int64_t kTokens = 3;
 // half an ulp each.
 constexpr double kAllowed = 13 * 2 * 400 * 0x1p-53;
 
-template <class S>
-struct Witness {
-  S loss, derivative;
-};
-
-// Along one direction of all adapters at once: +1 or -1 an element.
-template <class S>
-Witness<S> evaluate(const oracle::Checkpoint& checkpoint, const oracle::Adapters<double>& adapters,
-                    const oracle::Batch& batch) {
-  using Dual = oracle::Dual<S, 1>;
-  oracle::Adapters<Dual> moving;
-  moving.rank = adapters.rank;
-  moving.alpha = adapters.alpha;
-  for (const auto& [name, values] : adapters.tensors) {
-    const engine::base::CounterRng rng(3, name);
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      Dual value(values[i]);
-      value.tangent[0] = S((rng.bits(i) & 1u) != 0 ? 1.0 : -1.0);
-      moving.tensors[name].push_back(value);
-    }
-  }
-  oracle::Options<Dual> options;
-  options.keep_trace = false;
-  const Dual loss = oracle::forward<Dual>(checkpoint, moving, batch, options).loss;
-  return {loss.value, loss.tangent[0]};
-}
-
 double relative(double got, const oracle::Real50& want) {
   return std::abs(static_cast<double>((oracle::Real50(got) - want) / want));
 }
@@ -59,9 +30,8 @@ TEST(Witness, FiftyDigitsAgreeWithDouble) {
   const auto batch = checks::oracle_batch(
       checks::forward_batch(checks::random_ids(kTokens, engine.config().vocabulary, 5)));
   const auto adapters = checks::oracle_adapters(*checks::random_adapter_set(engine, 2, 4.0, 7));
-  const oracle::Checkpoint checkpoint(model);
-  const auto in_double = evaluate<double>(checkpoint, adapters, batch);
-  const auto in_fifty = evaluate<oracle::Real50>(checkpoint, adapters, batch);
+  const auto in_double = checks::oracle_witness<double>(model, adapters, batch);
+  const auto in_fifty = checks::oracle_witness<oracle::Real50>(model, adapters, batch);
 
   const double loss = relative(in_double.loss, in_fifty.loss);
   const double derivative = relative(in_double.derivative, in_fifty.derivative);
