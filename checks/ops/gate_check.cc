@@ -19,14 +19,14 @@ Case random_case(std::int64_t n, float scale) {
 }
 
 // Everything that the four functions write, in this order: sigmoid, its gradient, the gated x, d_x,
-// d_gate.
+// d_gate. In place, as the attentions call them.
 std::vector<float> run(const Case& c) {
-  std::vector<float> s(c.x.size()), d_s(s.size()), d_x(s.size()), d_gate(s.size());
-  std::vector<float> y = c.x;
+  std::vector<float> s(c.x.size()), d_s(s.size());
+  std::vector<float> y = c.x, d_x = c.d_y, d_gate = c.gate;
   engine::ops::sigmoid_forward(c.gate, s);
   engine::ops::sigmoid_backward(c.d_y, s, d_s);
   engine::ops::output_gate_forward(y, c.gate, y);
-  engine::ops::output_gate_backward(c.d_y, c.x, c.gate, d_x, d_gate);
+  engine::ops::output_gate_backward(d_x, c.x, d_gate, d_x, d_gate);
   std::vector<float> all;
   for (const auto* part : {&s, &d_s, &y, &d_x, &d_gate}) append(all, *part);
   return all;

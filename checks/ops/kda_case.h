@@ -208,7 +208,8 @@ struct Result {
   Values<float> d;  // alpha: d_g
 };
 
-inline Result run(const Case& c) {
+// in_place: the gradients of q, k, v and by the gate where q, k, v and alpha are.
+inline Result run(const Case& c, bool in_place = false) {
   Result r;
   // Overwritten, all but the states: what stands there must not matter.
   r.out.o.assign(c.d_o.size(), 7.0f);
@@ -221,8 +222,9 @@ inline Result run(const Case& c) {
   r.d.state = c.d_state;
   std::vector<float> scratch(
       static_cast<std::size_t>(op::kda_backward_scratch(c.shape, engine::base::threads())), 7.0f);
-  op::kda_backward(in, saved, c.documents, c.shape, c.d_o, r.d.state, scratch,
-                   {r.d.q, r.d.k, r.d.v, r.d.alpha, r.d.beta});
+  const op::KdaInputs same_place{r.d.q, r.d.k, r.d.v, r.d.alpha, c.in.beta};
+  op::kda_backward(in_place ? same_place : in, saved, c.documents, c.shape, c.d_o, r.d.state,
+                   scratch, {r.d.q, r.d.k, r.d.v, r.d.alpha, r.d.beta});
   return r;
 }
 

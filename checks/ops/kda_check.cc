@@ -176,6 +176,9 @@ TEST(Kda, SameBits) {
   for (const Case& c : {Case(5, 84, {0, 5, 6, 9}), Case(3, 5, {0, 66, 67, 70})}) {
     const Comparison everywhere = same_bits_everywhere([&] { return flat(run(c)); });
     EXPECT_TRUE(everywhere) << everywhere.why;
+    const Comparison in_place = same_bits_everywhere([&] { return flat(run(c, true)); });
+    EXPECT_TRUE(in_place) << in_place.why;
+    EXPECT_TRUE(same_bits(flat(run(c, true)), flat(run(c))));
   }
 }
 

@@ -105,12 +105,12 @@ Result run_rmsnorm(std::span<const float> x, std::span<const float> w, std::span
 
 Result run_l2norm(std::span<const float> x, std::int64_t width, float scale,
                   std::span<const float> d_y) {
-  // d_x is overwritten: what stands there must not matter.
-  Result r{std::vector<float>(x.size()),
+  // In place, as KDA calls them.
+  Result r{{x.begin(), x.end()},
            std::vector<float>(x.size() / static_cast<std::size_t>(width)),
-           std::vector<float>(x.size(), 7.0f)};
-  op::l2norm_forward(x, width, scale, r.y, r.inv);
-  op::l2norm_backward(d_y, x, width, scale, r.inv, r.d_x);
+           {d_y.begin(), d_y.end()}};
+  op::l2norm_forward(r.y, width, scale, r.y, r.inv);
+  op::l2norm_backward(r.d_x, x, width, scale, r.inv, r.d_x);
   return r;
 }
 

@@ -73,7 +73,8 @@ std::int64_t kda_backward_scratch(KdaShape shape, int threads) noexcept;
 // shortcut, is 0/0 after some twenty tokens of alpha = e^-5.
 //
 // Shape     d_o [T,H,D]   saved as forward left it   d_state [H,D,D] (in/out, or empty): dL/dS
-//           after the last token on entry, dL/dS before the first on return
+//           after the last token on entry, dL/dS before the first on return. d_q, d_k, d_v may be
+//           q, k, v, and d_g alpha: a token's gradients are written once its inputs have been read
 // Order     sums over key rows (r) as in forward; sums over value columns: 16 partial sums from +0,
 //           column j to sum j mod 16, fma in ascending j, then the tree
 //           (r,r+8),(r,r+4),(r,r+2),(r,r+1); d_k is the difference of two such sums

@@ -26,7 +26,7 @@ void rmsnorm_backward(std::span<const float> d_y, std::span<const float> x,
 // inv = 1 / sqrt(sum(x^2) + 1e-6);  y = scale x inv, for every row of `width`. The SUM, not the
 // mean.
 //
-// Shape     x [N,W]   y [N,W] (=)   inv [N] (=)
+// Shape     x [N,W]   y [N,W] (=), may be x   inv [N] (=)
 // Saves     inv
 // Accuracy  as rmsnorm_forward
 void l2norm_forward(std::span<const float> x, std::int64_t width, float scale, std::span<float> y,
@@ -34,7 +34,7 @@ void l2norm_forward(std::span<const float> x, std::int64_t width, float scale, s
 
 // d_x = scale (d_y inv - x inv^3 <d_y, x>)
 //
-// Shape     d_y, x [N,W]   inv [N]   d_x [N,W] (=)
+// Shape     d_y, x [N,W]   inv [N]   d_x [N,W] (=), may be d_y
 // Accuracy  as rmsnorm_backward
 void l2norm_backward(std::span<const float> d_y, std::span<const float> x, std::int64_t width,
                      float scale, std::span<const float> inv, std::span<float> d_x) noexcept;
