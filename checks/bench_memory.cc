@@ -1,8 +1,8 @@
 // Usage: bench_memory MODEL TOKENS RAM [LAYER]
 // What training holds and reads of a model of any size: one whole step (forward, backward, AdamW) on
 // TOKENS random tokens, or forward and backward of one layer alone, from a random residual and bank.
-// Gradients and moments are on disk where the budget cannot hold them, under $TMPDIR. Prints peak RSS
-// and swap as part of the budget last; exit 1 if it is more than all of it, or if the adapters'
+// Adapters, gradients and moments are on disk where the budget cannot hold them, under $TMPDIR. Prints
+// peak RSS and swap as part of the budget last; exit 1 if it is more than all of it, or if the adapters'
 // gradient is nothing.
 
 #include <fmt/format.h>
@@ -136,8 +136,9 @@ class Bench {
     // B is zero at first, and so would A's gradient be.
     for (const model::AdapterTensor& tensor : adapters_->tensors()) {
       for (std::size_t i = 0; i < tensor.values.size(); i += 7) tensor.values[i] += 0.01f;
+      adapters_->put_away(tensor);
     }
-    fmt::print("gradients and moments {}\n{}", on_disk ? "on disk" : "in memory",
+    fmt::print("adapters, gradients and moments {}\n{}", on_disk ? "on disk" : "in memory",
                model_.plan(batch_, &*adapters_, true).table());
     std::fflush(stdout);
     return *adapters_;

@@ -103,8 +103,9 @@ TEST(Resume, SurvivesSigkillAtAnyMoment) {
   RecordProperty("kills", static_cast<int>(kills));
 }
 
-// Where gradients and moments are is no setting of the run: it may change from one start to the next.
-TEST(Resume, GradientsAndMomentsOnDiskChangeNoByte) {
+// Where adapters, gradients and moments are is no setting of the run: it may change from one start to
+// the next.
+TEST(Resume, AdaptersGradientsAndMomentsOnDiskChangeNoByte) {
   const ScratchFolder scratch;
   run_toy(toy_job(scratch / "memory"));
   const auto want = reproducible(scratch / "memory");

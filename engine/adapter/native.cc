@@ -140,7 +140,8 @@ void read_values(NativeAdapter& adapter, const store::File& file,
 }  // namespace
 
 void write_native_adapter(const std::filesystem::path& path, std::span<const NativeTensor> tensors,
-                          const NativeMetadata& metadata) {
+                          const NativeMetadata& metadata,
+                          const std::function<void(std::size_t)>& written) {
   std::map<std::string, std::string> keys = metadata.more;
   for (const char* key : kOwnKeys) assert(!keys.contains(key));
   keys["r"] = fmt::format("{}", metadata.rank);
@@ -151,8 +152,9 @@ void write_native_adapter(const std::filesystem::path& path, std::span<const Nat
     specs.push_back({tensor.name, base::Dtype::kF32, tensor.shape});
   }
   store::SafetensorsWriter writer(path, std::move(specs), keys);
-  for (const NativeTensor& tensor : tensors) {
-    writer.write(tensor.name, std::as_bytes(tensor.values));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    writer.write(tensors[i].name, std::as_bytes(tensors[i].values));
+    if (written) written(i);
   }
   writer.finish();
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -27,9 +28,12 @@ struct NativeMetadata {
   std::map<std::string, std::string> more;  // any other key
 };
 
+// `written` is told the number of every tensor whose values are no longer wanted.
+//
 // Errors    Error naming the file: the disk's reasons, or metadata that is not UTF-8
 void write_native_adapter(const std::filesystem::path& path, std::span<const NativeTensor> tensors,
-                          const NativeMetadata& metadata);
+                          const NativeMetadata& metadata,
+                          const std::function<void(std::size_t)>& written = {});
 
 struct NativeAdapter : NativeMetadata {
   std::vector<NativeTensor> tensors;  // in file order; their values live in `storage`

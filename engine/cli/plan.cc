@@ -139,7 +139,8 @@ class Planner {
     fmt::print("computed           {:.3f} TFLOP\n", work.flops / 1e12);
     fmt::print("memory             {} of {} are free{}\n{}", bytes(open_.budget->free_bytes()),
                bytes(open_.budget->limit_bytes()),
-               outlook.on_disk ? "; gradients and moments are on disk" : "", outlook.plan.table());
+               outlook.on_disk ? "; adapters, gradients and moments are on disk" : "",
+               outlook.plan.table());
     fmt::print("step takes         {:.1f} s, bound by {}: disk {:.1f} s, {}processor {:.1f} s\n",
                outlook.time.seconds, outlook.time.bound_by(), outlook.time.disk,
                machine_.fast_disk_bytes > 0.0

@@ -204,7 +204,7 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
 }
 
 // Adapters, gradients and two moments are still to be taken when the plan is made. Returns the folder
-// for gradients and moments, if memory cannot hold them beside the largest step.
+// for all of them, if memory cannot hold them beside the largest step.
 std::filesystem::path require_budget(train::OpenRun& run, const OpenModel& open,
                                      const std::filesystem::path& scratch) {
   const model::Model& model = *open.model;
@@ -218,7 +218,7 @@ std::filesystem::path require_budget(train::OpenRun& run, const OpenModel& open,
   train::require_memory(run, *open.budget, most, [&](const model::Batch& batch) {
     const model::Plan plan = model.plan(batch, &outline, true);
     least = std::max(least, plan.least_bytes());
-    // What cannot hold with gradients and moments on disk, cannot hold.
+    // What cannot hold with them on disk, cannot hold.
     model.require_budget(batch, &outline, true, outline.memory_bytes(true));
   });
   const auto in_memory = static_cast<std::uint64_t>(least + outline.memory_bytes(false));
@@ -289,7 +289,8 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   train::Trainer trainer(std::move(run), adapters, *open.budget, sweep, observe(progress));
   announce(trainer.opened(), given.out, progress);
   if (!on_disk.empty()) {
-    progress.note(fmt::format("gradients and moments are on disk, in {}", on_disk.string()));
+    progress.note(
+        fmt::format("adapters, gradients and moments are on disk, in {}", on_disk.string()));
   }
   const StopSignals signals;
   if (!trainer.run(StopSignals::asked)) {

@@ -96,36 +96,38 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings)
   }
 }
 
-// At work are the gradients of a layer in a sweep, a tensor a thread for the norm, and a tensor with
-// both moments for the update: three layers are more than the first and the last.
+// At work are values and gradients of a layer in a sweep, a gradient a thread for the norm, and a
+// tensor with gradient and both moments for the update: four layers are more than the first and the
+// last.
 std::int64_t AdapterSet::memory_bytes(bool on_disk) const {
   constexpr std::int64_t kFloat = sizeof(float);
   if (!on_disk) return 4 * parameters_ * kFloat;
-  return (parameters_ + std::max(3 * largest_layer_, base::threads() * largest_tensor_)) * kFloat;
+  return std::max(4 * largest_layer_, base::threads() * largest_tensor_) * kFloat;
 }
 
 AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
                        base::RamBudget& budget, const std::filesystem::path& scratch)
     : AdapterSet(config, settings) {
   scratch_ = scratch;
-  values_ = budget.take<float>("adapters", parameters_);
-  std::span<float> gradients;
+  std::span<float> values, gradients;
   if (scratch.empty()) {
+    values_ = budget.take<float>("adapters", parameters_);
     gradients_ = budget.take<float>("adapter gradients", parameters_);
+    values = values_.span();
     gradients = gradients_.span();
   } else {
-    const std::int64_t at_work =
-        memory_bytes(true) - static_cast<std::int64_t>(values_.span().size_bytes());
-    worked_on_ = std::make_unique<base::Charge>(budget, "gradients and moments worked on",
-                                                static_cast<std::uint64_t>(at_work));
+    worked_on_ = std::make_unique<base::Charge>(budget, "adapters, gradients and moments worked on",
+                                                static_cast<std::uint64_t>(memory_bytes(true)));
+    values_on_disk_ = store::ScratchFloats(scratch, parameters_);
     gradients_on_disk_ = store::ScratchFloats(scratch, parameters_);
+    values = values_on_disk_.span();
     gradients = gradients_on_disk_.span();
   }
   std::size_t used = 0;
   const auto carve = [&](std::string name, std::int64_t rows, std::int64_t cols) {
     const auto count = static_cast<std::size_t>(rows * cols);
-    tensors_.push_back({std::move(name), rows, cols, values_.span().subspan(used, count),
-                        gradients.subspan(used, count)});
+    tensors_.push_back(
+        {std::move(name), rows, cols, values.subspan(used, count), gradients.subspan(used, count)});
     used += count;
     return tensors_.back();
   };
@@ -142,7 +144,8 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
       pair.d_a = a.gradient;
       pair.d_b = b.gradient;
     }
-    if (!scratch.empty()) layer_gradients_.push_back(gradients.subspan(before, used - before));
+    layers_.push_back(
+        {values.subspan(before, used - before), gradients.subspan(before, used - before)});
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const AdapterTensor& x, const AdapterTensor& y) { return x.name < y.name; });
@@ -152,6 +155,7 @@ void AdapterSet::initialize(std::uint64_t seed) {
   for (const AdapterTensor& tensor : tensors_) {
     if (tensor.name.back() == 'B') {
       std::fill(tensor.values.begin(), tensor.values.end(), 0.0f);
+      put_away(tensor);
       continue;
     }
     const base::CounterRng rng(seed, tensor.name);
@@ -160,19 +164,28 @@ void AdapterSet::initialize(std::uint64_t seed) {
       const float u = rng.uniform(static_cast<std::uint64_t>(i));
       tensor.values[static_cast<std::size_t>(i)] = bound * (2.0f * u - 1.0f);
     });
+    put_away(tensor);
   }
 }
 
 void AdapterSet::clear_gradients() {
   for (const AdapterTensor& tensor : tensors_) {
     std::fill(tensor.gradient.begin(), tensor.gradient.end(), 0.0f);
-    if (!scratch_.empty()) store::ScratchFloats::put_away(tensor.gradient);
+    put_away(tensor);
   }
 }
 
 void AdapterSet::put_away(std::int64_t layer) const {
   if (scratch_.empty()) return;
-  store::ScratchFloats::put_away(layer_gradients_[static_cast<std::size_t>(layer)]);
+  const LayerPart& part = layers_[static_cast<std::size_t>(layer)];
+  store::ScratchFloats::put_away(part.values);
+  store::ScratchFloats::put_away(part.gradients);
+}
+
+void AdapterSet::put_away(const AdapterTensor& tensor) const {
+  if (scratch_.empty()) return;
+  store::ScratchFloats::put_away(tensor.values);
+  store::ScratchFloats::put_away(tensor.gradient);
 }
 
 const AdapterPair* AdapterSet::find(std::int64_t layer, Target target) const {

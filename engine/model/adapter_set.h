@@ -59,11 +59,11 @@ struct AdapterPair {
 };
 
 // All adapters of a model with their gradients. Values start at zero: initialize() or a file fills
-// them. Gradients, and with them the optimizer's moments, may live on disk; a layer's are in memory
+// them. All of it, and with it the optimizer's moments, may live on disk; a layer's are in memory
 // while it is worked on, and no value depends on where they are.
 class AdapterSet {
  public:
-  // With `scratch`, gradients are in a file there.
+  // With `scratch`, values and gradients are in files there.
   // Errors    Error for an unknown target (naming it and what there is), rank < 1, alpha not
   //           positive, or a budget or disk that cannot hold values and gradients
   AdapterSet(const Config& config, const AdapterSettings& settings, base::RamBudget& budget,
@@ -76,12 +76,13 @@ class AdapterSet {
   void initialize(std::uint64_t seed);
   void clear_gradients();
 
-  // Where gradients and moments are; empty: in memory.
+  // Where values, gradients and moments are; empty: in memory.
   const std::filesystem::path& scratch() const { return scratch_; }
-  // Done with a layer for now.
+  // Done with a layer, or a tensor, for now.
   void put_away(std::int64_t layer) const;
-  // Memory that values, gradients and two moments take: all of it, or, with gradients and moments on
-  // disk, the values and what of the rest is worked on at a time.
+  void put_away(const AdapterTensor& tensor) const;
+  // Memory that values, gradients and two moments take: all of it, or, on disk, what is worked on at
+  // a time.
   std::int64_t memory_bytes(bool on_disk) const;
 
   // In native-name order (bytewise): the order of sums over tensors and of files.
@@ -94,12 +95,15 @@ class AdapterSet {
  private:
   AdapterSettings settings_;
   std::int64_t parameters_ = 0;
-  base::Buffer<float> values_;
-  base::Buffer<float> gradients_;
+  struct LayerPart {
+    std::span<const float> values, gradients;
+  };
+
+  base::Buffer<float> values_, gradients_;
   std::filesystem::path scratch_;
-  store::ScratchFloats gradients_on_disk_;
-  std::unique_ptr<base::Charge> worked_on_;              // if on disk
-  std::vector<std::span<const float>> layer_gradients_;  // [layer], if on disk
+  store::ScratchFloats values_on_disk_, gradients_on_disk_;
+  std::unique_ptr<base::Charge> worked_on_;  // if on disk
+  std::vector<LayerPart> layers_;            // [layer]
   std::vector<AdapterTensor> tensors_;
   std::int64_t largest_layer_ = 0, largest_tensor_ = 0;  // parameters
   std::vector<std::array<AdapterPair, kTargetNames.size()>>

@@ -107,7 +107,6 @@ void attention_half_backward(const HalfContext& context, const AttentionHalf& ha
   const base::Arena::Scope scope(context.arena);
   const SublayerInput input(context);
   const std::span<float> d_normed = context.floats(context.tokens * context.config.hidden);
-  const std::span<float> d_mixed = context.floats(context.tokens * context.config.hidden);
   if (!context.measuring()) mix_and_norm(context, half.mix, bank, h, input);
   if (const auto* kda = std::get_if<KdaWeights>(&half.attention)) {
     kda_attention_backward(context, *kda, input.normed, d_h, d_normed);
@@ -115,6 +114,7 @@ void attention_half_backward(const HalfContext& context, const AttentionHalf& ha
     mla_attention_backward(context, std::get<MlaWeights>(half.attention), input.normed, d_h,
                            d_normed);
   }
+  const std::span<float> d_mixed = context.floats(context.tokens * context.config.hidden);
   if (context.measuring()) return;
   context.tracer.gradient("attn_out", d_h);
   context.tracer.gradient("attn_in", d_normed);
@@ -152,7 +152,6 @@ void mlp_half_backward(const HalfContext& context, const MlpHalf& half, const Ex
   const base::Arena::Scope scope(context.arena);
   const SublayerInput input(context);
   const std::span<float> d_normed = context.floats(context.tokens * context.config.hidden);
-  const std::span<float> d_mixed = context.floats(context.tokens * context.config.hidden);
   if (!context.measuring()) mix_and_norm(context, half.mix, bank, r, input);
   if (const auto* dense = std::get_if<DenseBands>(&half.mlp)) {
     std::fill(d_normed.begin(), d_normed.end(), 0.0f);
@@ -162,6 +161,7 @@ void mlp_half_backward(const HalfContext& context, const MlpHalf& half, const Ex
     moe_backward(context, std::get<MoeWeights>(half.mlp), experts, input.normed, record, d_r,
                  d_normed);
   }
+  const std::span<float> d_mixed = context.floats(context.tokens * context.config.hidden);
   if (context.measuring()) return;
   context.tracer.gradient("mlp_out", d_r);
   context.tracer.gradient("mlp_in", d_normed);

@@ -109,8 +109,10 @@ MoeStatistics Sweep::forward_halves(std::int64_t layer) {
   attention_half_forward(context(layer), layers_->attention(layer), bank(before), boundary,
                          residual);
   keep("r", layer, residual);
-  return mlp_half_forward(context(layer), layers_->mlp(layer), experts(layer), bank(after),
-                          record(), residual);
+  const MoeStatistics statistics = mlp_half_forward(
+      context(layer), layers_->mlp(layer), experts(layer), bank(after), record(), residual);
+  if (adapters_ != nullptr) adapters_->put_away(layer);
+  return statistics;
 }
 
 void Sweep::forward_layer_and_keep(std::int64_t layer, SweepResult& result) {

@@ -54,6 +54,7 @@ void update(const AdamwTensor& tensor, const Scalars& s, std::int64_t begin, std
 
 void put_away(const AdamwTensor& tensor) noexcept {
   if (!tensor.on_disk) return;
+  store::ScratchFloats::put_away(tensor.values);
   store::ScratchFloats::put_away(tensor.gradient);
   store::ScratchFloats::put_away(tensor.m);
   store::ScratchFloats::put_away(tensor.v);

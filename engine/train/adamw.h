@@ -21,7 +21,7 @@ struct AdamwTensor {
   std::span<const float> gradient;
   std::span<float> m;
   std::span<float> v;
-  bool on_disk = false;  // gradient and moments are ScratchFloats, to be put away when used
+  bool on_disk = false;  // all four are ScratchFloats, to be put away when used
 };
 // Of a tensor on disk what is there; no other has anything to put away.
 void put_away(const AdamwTensor& tensor) noexcept;

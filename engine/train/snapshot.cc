@@ -168,7 +168,8 @@ void write_adapter(const fs::path& path, const model::AdapterSet& adapters,
       {settings.rank,
        settings.alpha,
        settings.targets,
-       {{"config_sha256", identity.config_sha256}, {"headers_sha256", identity.headers_sha256}}});
+       {{"config_sha256", identity.config_sha256}, {"headers_sha256", identity.headers_sha256}}},
+      [&](std::size_t i) { adapters.put_away(adapters.tensors()[i]); });
 }
 
 SnapshotWriter::SnapshotWriter(const fs::path& run, std::int64_t step)

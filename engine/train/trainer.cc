@@ -22,6 +22,7 @@ void require_finite(std::int64_t step, const model::AdapterSet& adapters) {
       throw base::Error("step {}: the update made element {} of {} {}; it is not saved", step, i,
                         tensor.name, tensor.values[i]);
     }
+    adapters.put_away(tensor);
   }
 }
 
