@@ -90,6 +90,22 @@ done
 refuses "make-model keeps to its budget" 1 "part of a tensor" "$lazylora" make-model "$out/other" --ram 1MB
 refuses "and has no option that does nothing" 2 "--scratch" "$lazylora" make-model "$out/other" --scratch /tmp
 refuses "a whole shape has no layers to choose from" 2 "real-layers" "$lazylora" make-model "$out/other" --real-layers 1
+pack=("$lazylora" pack "$out/model")
+refuses "a packed copy that does not fit names its file" 1 "pack.safetensors" bash -c 'ulimit -f 64; "$@"' _ "${pack[@]}" "$out/pack"
+[ ! -e "$out/pack" ] && [ ! -e "$out/pack.tmp" ]
+verdict "and leaves nothing" $?
+refuses "a packed copy keeps to its budget" 1 "a piece of a tensor" "${pack[@]}" "$out/pack" --ram 1MB
+refuses "a packed copy that is not there is named" 1 "$out/pack/pack.json" "${forward[@]}" "$out/ids" --pack "$out/pack"
+"${pack[@]}" "$out/pack" >"$out/stdout" 2>&1 && "${pack[@]}" "$out/pack" --verify >>"$out/stdout" 2>&1 && [ "$(grep -c 'the same as in' "$out/stdout")" -eq 2 ]
+verdict "a packed copy is written and verified" $?
+refuses "and not written over" 1 "is there already" "${pack[@]}" "$out/pack"
+sha() { grep -o '"logits_sha256":"[0-9a-f]*"' "$1"; }
+"${forward[@]}" "$out/ids" --json >"$out/plain" && "${forward[@]}" "$out/ids" --json --pack "$out/pack" >"$out/packed" && [ "$(sha "$out/plain")" = "$(sha "$out/packed")" ] &&
+  grep -q '"bytes_from_pack":0,' "$out/plain" && grep -q '"bytes_from_pack":[1-9]' "$out/packed"
+verdict "a sweep over a packed copy has the same logits, and says what came from it" $?
+printf X | dd of="$out/pack/pack.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
+refuses "B10: a packed copy with another byte is refused" 1 "was compared as" "${forward[@]}" "$out/ids" --pack "$out/pack"
+refuses "B10: and --verify names tensor and digests" 1 "pack.json says" "${pack[@]}" "$out/pack" --verify
 refuses "a plan wants to know the disk" 2 "--disk" "$lazylora" plan "$out/model" --gflops 10
 refuses "and a rate that is one" 2 "positive number" "$lazylora" plan "$out/model" --disk 100,0 --gflops 10
 refuses "a plan says what does not hold" 1 "does not hold" "$lazylora" plan "$out/model" --disk 100 --gflops 10 --ram 40MB --tokens 4096

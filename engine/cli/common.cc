@@ -77,6 +77,13 @@ void add_ram_option(CLI::App& command, MachineOptions& options) {
       });
 }
 
+void add_pack_option(CLI::App& command, MachineOptions& options) {
+  command
+      .add_option("--pack", options.pack,
+                  "folder that `lazylora pack` made of this checkpoint: what it has is read there")
+      ->check(refuse_empty);
+}
+
 void add_machine_options(CLI::App& command, MachineOptions& options) {
   add_threads_option(command, options);
   add_ram_option(command, options);
@@ -132,9 +139,40 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
   model::ModelOptions how{scratch_folder(options), strict};
   if (options.reads == "direct") how.reads.direct = store::DirectReads::kAlways;
   if (options.reads == "buffered") how.reads.direct = store::DirectReads::kNever;
+  how.pack = options.pack;
+  how.pack_lost = [](const std::string& why) {
+    fmt::print(stderr, "warning: the packed copy is not read any more, the checkpoint is: {}\n",
+               why);
+  };
   open.model = std::make_unique<model::Model>(folder, *open.budget, how);
   reserve_process(*open.budget);
   return open;
+}
+
+std::string how_read(const model::Model& model, const MachineOptions& options) {
+  const store::ShardReader& shards = model.shards();
+  if (options.pack.empty()) return shards.how_read();
+  return fmt::format("{}; {} of {} bytes from {}{}", shards.how_read(), shards.bytes_from_copy(),
+                     shards.bytes_read(), options.pack,
+                     shards.copy_is_lost() ? ", which was lost" : "");
+}
+
+void report_pack(const model::Model& model, const MachineOptions& options) {
+  if (options.pack.empty()) return;
+  fmt::print(stderr, "{:<18} {}\n", "reads", how_read(model, options));
+}
+
+void require_space(const std::filesystem::path& out, std::uint64_t bytes) {
+  std::filesystem::path folder = std::filesystem::absolute(out).parent_path();
+  while (!std::filesystem::exists(folder) && folder.has_relative_path()) {
+    folder = folder.parent_path();
+  }
+  std::error_code failed;
+  const std::filesystem::space_info space = std::filesystem::space(folder, failed);
+  if (!failed && space.available < bytes) {
+    throw Error("{}: {} takes {}, {} are free", folder.string(), out.string(),
+                base::format_bytes(bytes), base::format_bytes(space.available));
+  }
 }
 
 void require_same_model(const std::string& file, const adapter::NativeMetadata& adapter,

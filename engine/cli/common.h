@@ -26,6 +26,7 @@ struct MachineOptions {
   std::string instruction_set;  // empty: the widest
   std::string scratch;          // empty: $TMPDIR, else /tmp
   std::string reads = "auto";   // around the page cache: auto, direct or buffered
+  std::string pack;             // folder of a packed copy; empty: none
 };
 
 // Exit codes: 2 for what is wrong whatever the files and the machine are (CLI::ParseError), 1 for
@@ -70,6 +71,8 @@ CLI::Option* add_whole_number(CLI::App& command, const std::string& flag, Whole&
 void add_machine_options(CLI::App& command, MachineOptions& options);
 void add_threads_option(CLI::App& command, MachineOptions& options);
 void add_ram_option(CLI::App& command, MachineOptions& options);
+// Of the commands that sweep: --pack.
+void add_pack_option(CLI::App& command, MachineOptions& options);
 
 // Threads and instruction set take effect; refuses a process that flushes subnormals to zero.
 void apply_machine_options(const MachineOptions& options);
@@ -87,6 +90,15 @@ struct OpenModel {
 };
 OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& options,
                      bool strict);
+
+// "buffered" or "direct", and how much came from the packed copy, where there is one.
+std::string how_read(const model::Model& model, const MachineOptions& options);
+
+// The same on stderr, where there is a packed copy.
+void report_pack(const model::Model& model, const MachineOptions& options);
+
+// Errors    Error naming the folder, and what is wanted and free, where `out` has no room for so much
+void require_space(const std::filesystem::path& out, std::uint64_t bytes);
 
 // Help of the flag --foreign-adapter.
 inline constexpr const char* kForeignAdapter =

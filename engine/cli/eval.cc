@@ -178,6 +178,7 @@ void run_eval(const EvalOptions& options) {
     }
     evaluation.layers = measure::layer_norms(*adapters, open.model->config().layers);
   }
+  report_pack(*open.model, options.machine);
   evaluation.registration = registration_of(options, run ? &*run : nullptr);
   const std::string time = prove_time(options, evaluation.registration);
   evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
@@ -253,6 +254,7 @@ void add_eval_command(CLI::App& app) {
       ->check(refuse_empty);
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");
   add_machine_options(command, options->machine);
+  add_pack_option(command, options->machine);
   command.callback([options] {
     as_usage([&] {
       if (options->model.empty() && options->run.empty()) {

@@ -40,17 +40,6 @@ fs::path adapter_file(const fs::path& source) {
   throw Error("{}: holds no adapter.safetensors and no complete checkpoint", source.string());
 }
 
-void require_space(const fs::path& out, std::uint64_t bytes) {
-  fs::path folder = fs::absolute(out).parent_path();
-  while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
-  std::error_code failed;
-  const fs::space_info space = fs::space(folder, failed);
-  if (!failed && space.available < bytes) {
-    throw Error("{}: the export takes {}, {} are free", folder.string(), base::format_bytes(bytes),
-                base::format_bytes(space.available));
-  }
-}
-
 void report(const adapter::Exported& exported, const adapter::DeltaProof& proof) {
   fmt::print("tensors            {} ({}), keys SHA-256 {}\n", exported.keys,
              base::name_of(exported.dtype), exported.keys_sha256);

@@ -134,7 +134,7 @@ Logits digest(const store::MatrixSpool& matrix) {
   return result;
 }
 
-void report(const ForwardOptions& options, const model::Config& config, const std::string& reads,
+void report(const ForwardOptions& options, const model::Config& config, const model::Model& model,
             const model::SweepResult& result, const Logits& logits) {
   if (options.json) {
     nlohmann::ordered_json out;
@@ -144,6 +144,7 @@ void report(const ForwardOptions& options, const model::Config& config, const st
     out["logits_sha256"] = logits.sha256;
     out["argmax_last"] = logits.argmax_last;
     out["bytes_read"] = result.bytes_read;
+    out["bytes_from_pack"] = model.shards().bytes_from_copy();
     out["distinct_experts"] = result.distinct_experts;
     out["smallest_gap"] = result.smallest_gap;
     out["nan_groups"] = result.nan_groups;
@@ -162,7 +163,7 @@ void report(const ForwardOptions& options, const model::Config& config, const st
   }
   fmt::print("logits SHA-256     {}\n", logits.sha256);
   fmt::print("argmax, last row   {}\n", logits.argmax_last);
-  fmt::print("bytes read         {} ({})\n", result.bytes_read, reads);
+  fmt::print("bytes read         {} ({})\n", result.bytes_read, how_read(model, options.machine));
   fmt::print("distinct experts   {}\n", fmt::join(result.distinct_experts, " "));
   if (result.nan_groups > 0) {
     fmt::print("scale byte 255     {} groups, {} of them with non-zero codes, taken as zero\n",
@@ -217,7 +218,7 @@ void run(const ForwardOptions& options) {
     dump->commit();
   }
   const Logits logits = digest(matrix);
-  report(options, config, open.model->shards().how_read(), result, logits);
+  report(options, config, *open.model, result, logits);
   require_finite(result, logits, dump ? &*dump : nullptr);
 }
 
@@ -240,6 +241,7 @@ void add_forward_command(CLI::App& app) {
   command.add_flag("--json", options->json, "print one JSON object");
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");
   add_machine_options(command, options->machine);
+  add_pack_option(command, options->machine);
   command.callback([options] { run(*options); });
 }
 

@@ -261,6 +261,7 @@ void run(const GenerateOptions& options) {
     report("each token", found.tokens);
     fmt::print(stderr, "{:<18} {}\n", "logits SHA-256", found.logits_sha256);
   }
+  report_pack(*open.model, options.machine);
   if (options.json) {
     out["config_sha256"] = open.model->config().sha256;
     out["peak_rss_bytes"] = base::peak_rss_bytes();
@@ -331,6 +332,7 @@ void add_generate_command(CLI::App& app) {
   command.add_flag("--json", options->json, "print one JSON object");
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");
   add_machine_options(command, options->machine);
+  add_pack_option(command, options->machine);
   command.callback([options] { run(*options); });
 }
 

@@ -20,6 +20,7 @@
 #include "engine/cli/generate.h"
 #include "engine/cli/import.h"
 #include "engine/cli/make_model.h"
+#include "engine/cli/pack.h"
 #include "engine/cli/plan.h"
 #include "engine/cli/preregister.h"
 #include "engine/cli/reference.h"
@@ -89,6 +90,7 @@ int main(int argc, char** argv) {
   engine::cli::add_analyze_command(app);
   engine::cli::add_disk_command(app);
   engine::cli::add_plan_command(app);
+  engine::cli::add_pack_command(app);
   engine::cli::add_reference_command(app);
   int code = 0;
   try {

@@ -1,7 +1,6 @@
 #include "engine/cli/shards.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cli/common.h"
+#include "engine/cli/pass_progress.h"
 #include "engine/model/checkpoint_layout.h"
 #include "engine/store/digests.h"
 #include "engine/store/durable.h"
@@ -54,32 +54,6 @@ std::string_view name_of(Severity severity) {
   }
   return "";
 }
-
-// Redraws one line of stderr a percent; nothing where nobody looks.
-class PassProgress {
- public:
-  explicit PassProgress(std::uint64_t total)
-      : total_(total), shown_(::isatty(STDERR_FILENO) == 1) {}
-  ~PassProgress() {
-    if (shown_) fmt::print(stderr, "\r{:60}\r", "");
-  }
-  PassProgress(const PassProgress&) = delete;
-  PassProgress& operator=(const PassProgress&) = delete;
-
-  void add(std::uint64_t bytes) {
-    done_ += bytes;
-    if (!shown_ || done_ * 100 / total_ == percent_) return;
-    percent_ = done_ * 100 / total_;
-    fmt::print(stderr, "\rreading {:>3} % of {}", percent_, base::format_bytes(total_));
-    std::fflush(stderr);
-  }
-
- private:
-  std::uint64_t total_;
-  std::uint64_t done_ = 0;
-  std::uint64_t percent_ = 0;
-  bool shown_;
-};
 
 void measure(const store::ShardReader& reader, Report& report) {
   report.files = reader.files().size();

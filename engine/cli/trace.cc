@@ -52,6 +52,7 @@ void run_trace(const TraceOptions& options) {
   fmt::print("{}: {} tokens, {} layers, bytes read {}, peak RSS {}\n", options.out,
              result.nll.size(), config.layers - config.dense_layers, result.bytes_read,
              base::format_bytes(base::peak_rss_bytes()));
+  report_pack(*open.model, options.machine);
 }
 
 void add_export_command(CLI::App& trace) {
@@ -91,6 +92,7 @@ void add_trace_command(CLI::App& app) {
   command->add_flag("--with-ids", options->with_ids, "ids in the manifest, not digests alone");
   command->add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");
   add_machine_options(*command, options->machine);
+  add_pack_option(*command, options->machine);
   add_export_command(*command);
   command->callback([options, command] {
     if (!command->get_subcommands().empty()) return;

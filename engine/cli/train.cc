@@ -298,7 +298,7 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
     return;
   }
   fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\nreads {}\npeak RSS {}\n", given.out,
-             given.out, model.shards().how_read(), base::format_bytes(base::peak_rss_bytes()));
+             given.out, how_read(model, given.machine), base::format_bytes(base::peak_rss_bytes()));
 }
 
 }  // namespace
@@ -365,6 +365,7 @@ void add_train_command(CLI::App& app) {
                    "what this run is to answer (lazylora preregister); its digest is recorded")
       ->check(refuse_empty);
   add_machine_options(*command, given->machine);
+  add_pack_option(*command, given->machine);
   command->callback([given, command] { run_train(*given, command_line(*command)); });
 }
 

@@ -72,8 +72,8 @@ ExpertStream::Tensors ExpertStream::find(std::int64_t layer, std::int64_t expert
     const std::vector<std::int64_t> want = shape_of_part(config_, part);
     if (entry.dtype != base::Dtype::kU8 || entry.shape != want) {
       throw Error("{}: tensor {} is {} [{}], the configuration wants U8 [{}]",
-                  reader_.files()[static_cast<std::size_t>(entry.shard)].path().string(), name,
-                  base::name_of(entry.dtype), fmt::join(entry.shape, ","), fmt::join(want, ","));
+                  reader_.file_of(entry).path().string(), name, base::name_of(entry.dtype),
+                  fmt::join(entry.shape, ","), fmt::join(want, ","));
     }
     tensors.entry[part] = &entry;
   }
@@ -147,7 +147,7 @@ ops::ExpertWeights ExpertStream::load(std::int64_t layer, std::int32_t expert) {
 void ExpertStream::scan(const ops::Weight& w, const store::TensorEntry& packed,
                         const store::TensorEntry& scale) {
   const ops::Mxfp4Scan found = ops::scan_mxfp4(w);
-  const std::string file = reader_.files()[static_cast<std::size_t>(scale.shard)].path().string();
+  const std::string file = reader_.file_of(scale).path().string();
   if (found.overflow_at >= 0) {
     throw Error("{}: tensor {}: the scale byte {} at offset {} overflows float32 with a code of {}",
                 file, scale.name, w.scale[found.overflow_at],

@@ -9,12 +9,6 @@
 #include "engine/ops/matmul.h"
 
 namespace engine::model {
-namespace {
-
-constexpr const char* kEmbedding = "language_model.model.embed_tokens.weight";
-
-}  // namespace
-
 void embed(const store::ShardReader& reader, const Config& config, const Batch& batch,
            std::span<float> out) {
   std::map<std::int32_t, std::vector<std::int64_t>> places;

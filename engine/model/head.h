@@ -13,6 +13,8 @@
 
 namespace engine::model {
 
+inline constexpr const char* kEmbedding = "language_model.model.embed_tokens.weight";
+
 // Rows of M.embed_tokens for the tokens of a batch, no scaling; every distinct row is read once.
 // Shape     out [T,H] (=)
 // Errors    Error naming the first token that is outside the vocabulary

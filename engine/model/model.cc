@@ -1,10 +1,12 @@
 #include "engine/model/model.h"
 
 #include <optional>
+#include <utility>
 
 #include "engine/model/checkpoint_layout.h"
 #include "engine/model/decoder.h"
 #include "engine/model/sweep.h"
+#include "engine/store/packed_copy.h"
 
 namespace engine::model {
 
@@ -20,6 +22,12 @@ Model::Model(const std::filesystem::path& folder, base::RamBudget& budget, Model
     : state_(new State{store::ShardReader(folder, options.reads), load_config(folder), budget,
                        options, std::nullopt}) {
   store::throw_first_error(check_layout(state_->config, state_->reader));
+  if (!options.pack.empty()) {
+    auto copy = std::make_unique<store::PackedCopy>(options.pack, state_->reader,
+                                                    state_->config.sha256, options.reads);
+    copy->require_verified();
+    state_->reader.use(std::move(copy), options.pack_lost);
+  }
   state_->blocks.emplace(state_->reader, state_->config, state_->options.dense_band_rows);
 }
 

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct SweepResult {
   std::vector<double> nll;   // [T], 0 where masked
   std::vector<std::int64_t> distinct_experts;  // [layers], 0 for a dense layer
   std::vector<float> smallest_gap;             // [layers], last chosen minus first rejected score
-  std::uint64_t bytes_read = 0;                // from the checkpoint, by this sweep
+  std::uint64_t bytes_read = 0;  // from the checkpoint or its packed copy, by this sweep
   // What the way down found still in memory, and had no need to read. With it, bytes_read is what a
   // function of batch and routing alone says; how it is split depends on the memory budget.
   std::uint64_t bytes_saved = 0;
@@ -58,12 +59,15 @@ struct ModelOptions {
   std::int64_t dense_band_rows = 0;        // see LayerBlocks
   store::ReadSettings reads = {};
   store::ReadQueueSettings queue = {};
+  std::filesystem::path pack = {};  // folder of a packed copy; empty: none
+  // Told why the packed copy is no longer read, by the thread that noticed; see ShardReader::use.
+  std::function<void(const std::string& why)> pack_lost = {};
 };
 
 // A checkpoint, walked from disk half a layer at a time.
 class Model {
  public:
-  // Errors    Error for anything wrong with config, shards, names, shapes or dtypes
+  // Errors    Error for anything wrong with config, shards, names, shapes or dtypes; those of PackedCopy
   Model(const std::filesystem::path& folder, base::RamBudget& budget, ModelOptions options = {});
   ~Model();
 

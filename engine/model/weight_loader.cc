@@ -24,12 +24,12 @@ const store::TensorEntry& WeightLoader::find(const std::string& name, std::int64
   const store::TensorEntry& entry = reader_.find(name);
   if (elements(entry) != count) {
     throw Error("{}: tensor {} has shape [{}], {} elements; the configuration wants {}",
-                reader_.files()[static_cast<std::size_t>(entry.shard)].path().string(), name,
-                fmt::join(entry.shape, ","), elements(entry), count);
+                reader_.file_of(entry).path().string(), name, fmt::join(entry.shape, ","),
+                elements(entry), count);
   }
   if (entry.dtype == Dtype::kU8) {
     throw Error("{}: tensor {} has dtype U8 where BF16, F16 or F32 is wanted",
-                reader_.files()[static_cast<std::size_t>(entry.shard)].path().string(), name);
+                reader_.file_of(entry).path().string(), name);
   }
   return entry;
 }

@@ -18,7 +18,8 @@ struct ReadRequest {
   Throttle::Time ready_at{};
   bool done = false;           // guarded by whoever carries it out
   std::exception_ptr failure;  // of a thread
-  bool again = false;          // of the ring: it did not come as hoped
+  bool by_ring = false;
+  bool again = false;  // of the ring: it did not come as hoped
   RawRead raw;
 
   std::span<std::byte> wanted() const { return room.subspan(offset % kBlock, bytes); }

@@ -54,7 +54,7 @@ ReadRing::~ReadRing() {
 }
 
 void ReadRing::submit(ReadRequest& request) {
-  const File& file = state_->reader.files()[static_cast<std::size_t>(request.shard)];
+  const File& file = state_->reader.file(request.shard);
   request.raw = file.raw(request.offset, request.bytes);
   // No single call of the system transfers more.
   if (request.raw.length > state_->reader.settings().chunk_bytes) {

@@ -13,10 +13,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::size_t kLengthBytes = 8;
+
 // The header is put together as text: an ordered JSON object looks for a duplicate of every key it
 // is given, which takes minutes at the half million tensors of the released model.
 std::string header_text(std::span<const TensorSpec> tensors,
-                        const std::map<std::string, std::string>& metadata) {
+                        const std::map<std::string, std::string>& metadata, std::size_t alignment) {
   std::string text = "{";
   if (!metadata.empty()) text += "\"__metadata__\":" + Json(metadata).dump();
   std::uint64_t offset = 0;
@@ -31,7 +33,7 @@ std::string header_text(std::span<const TensorSpec> tensors,
     offset = end;
   }
   text += '}';
-  text.append((8 - text.size() % 8) % 8, ' ');
+  text.append((alignment - (kLengthBytes + text.size()) % alignment) % alignment, ' ');
   return text;
 }
 
@@ -53,17 +55,19 @@ std::uint64_t TensorSpec::bytes() const {
 
 SafetensorsWriter::SafetensorsWriter(const std::filesystem::path& path,
                                      std::vector<TensorSpec> tensors,
-                                     const std::map<std::string, std::string>& metadata)
+                                     const std::map<std::string, std::string>& metadata,
+                                     std::size_t alignment)
     : tensors_(std::move(tensors)), file_(path) {
   assert(names_are_distinct(tensors_));
   std::string header;
   try {
-    header = header_text(tensors_, metadata);
+    header = header_text(tensors_, metadata, alignment);
   } catch (const nlohmann::json::exception& wrong) {
     throw base::Error("{}: header cannot be written: {}", path.string(), wrong.what());
   }
-  std::array<std::byte, 8> length;
-  for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i));
+  std::array<std::byte, kLengthBytes> length;
+  for (std::size_t i = 0; i < kLengthBytes; ++i)
+    length[i] = static_cast<std::byte>(header.size() >> (8 * i));
   file_.write(length);
   file_.write(std::as_bytes(std::span(header)));
 }

@@ -23,16 +23,17 @@ struct TensorSpec {
   std::uint64_t bytes() const;
 };
 
-// Writes one safetensors file: 8 bytes of header length, the JSON header padded with spaces to a
-// multiple of eight, then the tensors in the order given, without gaps. The final name appears in
-// finish(), complete and durable (see durable.h).
+// Writes one safetensors file: 8 bytes of header length, the JSON header padded with spaces so that
+// the data begins at a multiple of `alignment`, then the tensors in the order given, without gaps. The
+// final name appears in finish(), complete and durable (see durable.h).
 class SafetensorsWriter {
  public:
   // Writes the header. `metadata` becomes "__metadata__", which is left out if empty. Names are
   // distinct, which is ours to see to.
   // Errors    Error naming the file: the disk's reasons, or metadata that is not UTF-8
   SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
-                    const std::map<std::string, std::string>& metadata = {});
+                    const std::map<std::string, std::string>& metadata = {},
+                    std::size_t alignment = 8);
 
   // The next bytes of the tensors, which come in the order given, in parts of any size that end
   // with their tensor.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,8 @@ struct TensorEntry {
   const char* foreign_dtype = nullptr;
 };
 
+class PackedCopy;
+
 // A checkpoint folder: every *.safetensors in it (in file-name order), headers read and checked,
 // tensors found by name. model.safetensors.index.json, if there is one, must agree with what the
 // headers say. Reads may come from several threads at once.
@@ -57,6 +60,17 @@ class ShardReader {
   const File& file_of(const TensorEntry& entry) const;
   // SHA-256 of a shard's length field and header.
   const std::string& header_sha256(std::int32_t shard) const;
+
+  // From now on find() answers with places in `copy` (see PackedCopy::find) for the tensors that it
+  // has, and what lies there is read from it; once it cannot be read, and then for good, from where it
+  // was copied from. Everything else speaks of the checkpoint as before. `lost` is told why, once, by
+  // the thread that noticed.
+  void use(std::unique_ptr<PackedCopy> copy, std::function<void(const std::string& why)> lost);
+  // Whether a shard number is the copy's, and whether the copy is no longer read.
+  bool is_copy(std::int32_t shard) const;
+  bool copy_is_lost() const;
+  // Of a shard, or the copy.
+  const File& file(std::int32_t shard) const;
 
   // Errors    Error naming the tensor if there is none of that name or its dtype is a foreign one
   const TensorEntry& find(std::string_view name) const;
@@ -81,14 +95,18 @@ class ShardReader {
   // The tensor whose bytes begin at or before this place, for messages.
   std::string_view name_at(std::int32_t shard, std::uint64_t offset) const;
   // Bytes that came without read(): a ReadQueue's.
-  void count_read(std::uint64_t bytes) const;
+  void count_read(std::int32_t shard, std::uint64_t bytes) const;
 
-  // Bytes that read() has delivered so far, headers not counted.
+  // Bytes that read() has delivered so far, headers not counted; and those of them that came from the
+  // copy.
   std::uint64_t bytes_read() const;
+  std::uint64_t bytes_from_copy() const;
   // Times that a file had to be opened again because its device dropped off.
   std::uint64_t reads_retried() const;
 
  private:
+  void read_sources(std::uint64_t offset, std::span<std::byte> out) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

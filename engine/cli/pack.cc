@@ -1,0 +1,100 @@
+#include "engine/cli/pack.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/cli/common.h"
+#include "engine/cli/pass_progress.h"
+#include "engine/model/pack_order.h"
+#include "engine/store/durable.h"
+#include "engine/store/pack.h"
+
+namespace engine::cli {
+namespace {
+
+struct PackOptions {
+  std::string model, out;
+  bool verify = false;
+  MachineOptions machine;
+};
+
+// Of a tensor: its names in index and tables, its row as text and as JSON.
+constexpr std::uint64_t kTableBytesATensor = 4096;
+// The header, and what the index says of it.
+constexpr std::uint64_t kFileBytesATensor = 1024;
+
+std::uint64_t tensors_of(const std::vector<store::PackRun>& runs) {
+  std::uint64_t tensors = 0;
+  for (const store::PackRun& run : runs) tensors += run.size();
+  return tensors;
+}
+
+void require_same(std::span<const store::Finding> findings, const std::string& folder) {
+  if (findings.empty()) return;
+  for (const store::Finding& finding : findings) {
+    fmt::print(stderr, "error: {}\n", store::describe(finding));
+  }
+  throw base::Error("{}: {} of its tensors {} not what {} says", folder, findings.size(),
+                    findings.size() == 1 ? "is" : "are", store::kPackIndex);
+}
+
+void run(const PackOptions& options) {
+  // The new folder; or, with --verify, the one that is there.
+  if (!options.verify) store::require_unused(options.out);
+  apply_machine_options(options.machine);
+  const OpenModel open = open_model(options.model, options.machine, false);
+  const store::ShardReader& shards = open.model->shards();
+  const std::string& config = open.model->config().sha256;
+  base::Buffer<std::byte> room = open.budget->take_room(
+      "a piece of a tensor", static_cast<std::int64_t>(store::kPackRoomBytes));
+  const std::vector<store::PackRun> runs = model::pack_order(shards, open.model->config());
+  const base::Charge table(*open.budget, "table of the packed tensors",
+                           tensors_of(runs) * kTableBytesATensor);
+  const std::uint64_t bytes = store::packed_bytes(runs);
+  // Both passes.
+  PassProgress progress(2 * bytes);
+  const auto count = [&](std::uint64_t more) { progress.add(more); };
+  // What was just written is to come from the disk, not from the page cache.
+  const store::ReadSettings direct{.direct = store::DirectReads::kAlways};
+  // What it remembers is what was there before it was read.
+  const auto verified = [&](const std::filesystem::path& folder, store::PackCheck what) {
+    store::PackedCopy copy(folder, shards, config, direct);
+    require_same(store::verify_pack(copy, shards, what, room.span(), count), folder.string());
+    return copy;
+  };
+  if (options.verify) {
+    store::remember_verified(options.out, verified(options.out, store::PackCheck::kBoth));
+  } else {
+    require_space(options.out, bytes + tensors_of(runs) * kFileBytesATensor);
+    store::TemporaryFolder folder(options.out);
+    store::write_pack(folder.path(), shards, config, runs, room.span(), count);
+    verified(folder.path(), store::PackCheck::kCopy);
+    folder.commit();
+    store::remember_verified(options.out, store::PackedCopy(options.out, shards, config));
+  }
+  fmt::print("{}: {} tensors, {} bytes, the same as in {}\n", options.out, tensors_of(runs), bytes,
+             options.model);
+}
+
+}  // namespace
+
+void add_pack_command(CLI::App& app) {
+  auto options = std::make_shared<PackOptions>();
+  CLI::App& command = *app.add_subcommand(
+      "pack", "copy all but the routed experts to a faster disk, in the order of reading");
+  command.add_option("MODEL", options->model, "checkpoint folder")->required();
+  command.add_option("OUT", options->out, "folder to write; must not be there")
+      ->required()
+      ->check(refuse_empty);
+  command.add_flag(
+      "--verify", options->verify,
+      "OUT is there: compare every byte of it with the checkpoint, and note in it that "
+      "they agree");
+  add_machine_options(command, options->machine);
+  command.callback([options] { run(*options); });
+}
+
+}  // namespace engine::cli
