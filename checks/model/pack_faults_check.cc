@@ -69,6 +69,11 @@ TEST(Pack, B10_EveryRangeHasItsSourceInTheCheckpoint) {
   EXPECT_THAT(told[0], AllOf(HasSubstr(engine::store::kPackFile), HasSubstr("short read")));
   EXPECT_EQ(reader.bytes_from_copy(), from_copy);
   EXPECT_EQ(reader.bytes_read(), 2 * from_copy);
+  // A device that comes back, with something else on it, is not asked again.
+  fs::resize_file(folder / "pack" / engine::store::kPackFile, bytes.size());
+  check_all();
+  EXPECT_EQ(told.size(), 1u);
+  EXPECT_EQ(reader.bytes_from_copy(), from_copy);
 }
 
 // One difference each; what refuses it, and what the message names besides the two values.

@@ -93,7 +93,7 @@ void add_pack_command(CLI::App& app) {
       "--verify", options->verify,
       "OUT is there: compare every byte of it with the checkpoint, and note in it that "
       "they agree");
-  add_machine_options(command, options->machine);
+  add_ram_option(command, options->machine);
   command.callback([options] { run(*options); });
 }
 
