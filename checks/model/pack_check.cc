@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 
 #include "checks/compare.h"
 #include "checks/engine_run.h"
@@ -117,6 +118,27 @@ TEST(Pack, SameBitsAndTheWholeTrunkComesFromTheCopy) {
     }
   }
   EXPECT_EQ(without_copy().from_copy, 0u);
+}
+
+// What the copy is for: the checkpoint's device has only the experts to deliver. The device is so slow
+// that it alone counts; it idles no longer than the processor computes.
+TEST(Pack, CopyIsNoLoadOnTheDeviceOfTheCheckpoint) {
+  using engine::store::Throttle;
+  constexpr double kRate = 1000.0;  // bytes a second
+  std::vector<double> waited;
+  for (const char* copy : {"", tiny_copy().c_str()}) {
+    ModelOptions options = with_copy(copy);
+    const auto device = std::make_shared<Throttle>(kRate, Throttle::Clock::kProcessor);
+    options.reads.throttle = device;
+    const double before = std::chrono::duration<double>(device->now()).count();
+    const Outcome got = sweep(0, options);
+    const double now = std::chrono::duration<double>(device->now()).count();
+    waited.push_back(std::chrono::duration<double>(device->waited()).count());
+    const double computed = now - before - waited.back();
+    const auto bytes = static_cast<double>(got.result.bytes_read - got.from_copy);
+    EXPECT_NEAR(waited.back(), bytes / kRate, computed) << copy;
+  }
+  EXPECT_LT(waited[1], 0.5 * waited[0]);
 }
 
 // The claim that bits come from the copy at all: one with another norm has other bits. It passes the

@@ -23,8 +23,10 @@ Model::Model(const std::filesystem::path& folder, base::RamBudget& budget, Model
                        options, std::nullopt}) {
   store::throw_first_error(check_layout(state_->config, state_->reader));
   if (!options.pack.empty()) {
+    store::ReadSettings elsewhere = options.reads;
+    elsewhere.throttle = nullptr;  // which is the checkpoint's device
     auto copy = std::make_unique<store::PackedCopy>(options.pack, state_->reader,
-                                                    state_->config.sha256, options.reads);
+                                                    state_->config.sha256, elsewhere);
     copy->require_verified();
     state_->reader.use(std::move(copy), options.pack_lost);
   }
