@@ -82,8 +82,9 @@ for threads in 1 2 3 7; do
       number=$((number + 1)) at=$((1 + number * 37 * writes / 1000 % writes))
       rm -rf "$run"
       FAULTS=write:$at:kill FAULTS_UNDER=$run LD_PRELOAD=$shim train --threads $threads --ram "$ram" --isa "$isa" 2>/dev/null
-      killed=$?
-      train --resume --threads "$(other_than $threads 1 2 3 7)" --ram "$(other_than "$ram" "${rams[@]}")" \
+      killed=$? again=
+      [ ! -e "$run/manifest.json" ] || again=--resume # killed before, there is nothing to resume
+      train $again --threads "$(other_than $threads 1 2 3 7)" --ram "$(other_than "$ram" "${rams[@]}")" \
         --isa "$(other_than "$isa" "${isas[@]}")" && [ $killed -eq 137 ] && [ "$(digest)" = "$want" ]
       verdict "$name, killed at write $at of $writes, resumed on others" $? "exit code $killed, then $(digest): $(tail -n 1 "$out/said")"
       count=$((count + 2))

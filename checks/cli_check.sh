@@ -8,15 +8,6 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 . "$(dirname "$0")/verdicts.sh"
 
-# refuses WHAT CODE TEXT COMMAND...: exit code CODE, and TEXT on standard error.
-refuses() {
-  local what=$1 code=$2 text=$3
-  shift 3
-  "$@" >"$out/stdout" 2>"$out/stderr" </dev/null
-  [ $? -eq "$code" ] && grep -qF -- "$text" "$out/stderr"
-  verdict "$what" $?
-}
-
 "$lazylora" make-model "$out/model" --shape tiny --seed 1 >/dev/null || exit 1
 echo 1,2,3,4,5,6,7,8,9,10,11,12 >"$out/ids"
 echo 1,2,512 >"$out/outside"
@@ -26,6 +17,9 @@ forward=("$lazylora" forward --model "$out/model" --ids)
 train=("$lazylora" train --model "$out/model" --ids "$out/ids" --rank 4 --alpha 8 --out)
 
 refuses "no command is bad usage" 2 "subcommand" "$lazylora"
+refuses "a command that there is not is named, with the nearest" 2 "there is no command 'trian' (nearest: train);" "$lazylora" trian
+refuses "and those there are" 2 "there is no command 'nosuch'; there are make-model, shards," "$lazylora" nosuch --model x
+refuses "below a command, too" 2 "there is no command 'biuld' (nearest: build); there are build, held-out, show" "$lazylora" data biuld
 refuses "an unknown flag is bad usage" 2 "--colour" "${forward[@]}" "$out/ids" --colour
 refuses "an adapter that is the empty string is not no adapter" 2 "--adapter" "${forward[@]}" "$out/ids" --adapter ""
 refuses "a missing model is named" 1 "$out/nowhere" "$lazylora" forward --model "$out/nowhere" --ids "$out/ids"
@@ -33,6 +27,11 @@ refuses "a missing ids file is named" 1 "$out/nothing" "${forward[@]}" "$out/not
 refuses "an id outside the vocabulary is named" 1 "512" "${forward[@]}" "$out/outside"
 refuses "a word among the ids is named" 1 "three" "${forward[@]}" "$out/words"
 refuses "an empty ids file is refused" 1 "$out/empty" "${forward[@]}" "$out/empty"
+cp -r "$out/model" "$out/no_config"
+: >"$out/no_config/config.json"
+refuses "an empty config.json is" 1 "config.json: is empty" "$lazylora" forward --model "$out/no_config" --ids "$out/ids"
+echo '{"a": [1, ' >"$out/no_config/config.json"
+refuses "and one that is cut off is not JSON" 1 "config.json: not valid JSON: it ends at byte 11" "$lazylora" forward --model "$out/no_config" --ids "$out/ids"
 refuses "a size without a number is bad usage" 2 "much" "${forward[@]}" "$out/ids" --ram much
 refuses "a size in hex is bad usage" 2 "0x10" "${forward[@]}" "$out/ids" --ram 0x10MB
 refuses "a budget that cannot hold names what needs how much" 1 "weights of half a layer" \
@@ -81,6 +80,13 @@ refuses "min-lr above lr is bad usage" 2 "min-lr is 1e-05, lr is 1e-06" "${train
 refuses "an unknown instruction set is bad usage" 2 "avx512" "${forward[@]}" "$out/ids" --isa sse
 refuses "a name that is no part of a file name is bad usage" 2 "a/b" "${train[@]}" "$out/r2" --steps 1 --name a/b
 refuses "an override of no run disagrees with the files" 1 "no run" "${train[@]}" "$out/r2" --steps 1 --override lr=1e-3
+refuses "a run goes into no file, and nothing is opened for it" 1 "$out/ids: is no folder" "$lazylora" train --model "$out/nowhere" --ids "$out/ids" --out "$out/ids" --steps 1
+refuses "without a run there is nothing to resume" 1 "$out/r2: no run to resume here; leave --resume away to begin one" "${train[@]}" "$out/r2" --steps 1 --resume
+refuses "a set that is not there names what makes one" 1 "is no folder, and a data set is one (\`lazylora data build\`" "$lazylora" train --model "$out/model" --data "$out/nowhere" --steps 1 --out "$out/r2"
+mkdir "$out/no_set"
+refuses "a folder that is no set, too, and what it lacks" 1 "it has no manifest.json and no sequences.bin (\`lazylora data build\`" "$lazylora" train --model "$out/model" --data "$out/no_set" --steps 1 --out "$out/r2"
+refuses "an empty trace is named as one" 1 "$out/empty: is empty" "$lazylora" analyze "$out/empty"
+refuses "and a folder without one" 1 "it has no trace.bin (\`lazylora trace" "$lazylora" analyze "$out/no_set"
 refuses "a step of a million sequences is more than the budget" 1 "memory budget" "${train[@]}" "$out/r2" --steps 1 --sequences 1000000 --ram 200MB
 for budget in 1KB 20MB 39MB; do
   refuses "a budget of $budget is refused with what needs how much" 1 "program, libraries" "${train[@]}" "$out/r2" --steps 1 --ram $budget
@@ -118,6 +124,34 @@ verdict "a start says that the content was not verified" $?
 grep -q '"e8m0_255_groups":0,"e8m0_255_groups_with_codes":0' "$out/run/log.jsonl" && grep -q '"groups": 0' "$out/run/manifest.json"
 verdict "a fresh run has counted the scale bytes of 255" $?
 
+# What a run folder says against itself, or lacks.
+resume=("$lazylora" train --model "$out/model" --ids "$out/ids" --rank 4 --alpha 8 --steps 2 --checkpoint-every 1 --warmup 3 --resume --out)
+refuses "a run that is there is not begun again" 1 "a run with 2 steps in its log; --resume" "${train[@]}" "$out/run" --steps 2
+refuses "a rank is the run's, and what can be overridden is listed" 1 "cannot be overridden (what can: steps, lr," "${resume[@]}" "$out/run" --override rank=8
+cp -r "$out/run" "$out/emptied" && rm -r "$out"/emptied/checkpoints/*
+for kind in finished dead; do
+  refuses "a $kind run whose checkpoints were emptied is not begun again" 1 "checkpoints: no checkpoint is there, but" "${resume[@]}" "$out/emptied"
+  rm -f "$out/emptied/adapter.safetensors"
+done
+cmp -s "$out/run/log.jsonl" "$out/emptied/log.jsonl" && [ ! -e "$out/emptied/log.abandoned.jsonl" ]
+verdict "and its log stays" $?
+cp -r "$out/run" "$out/contradicted" && sed -i '2s/"loss":/"loss": /' "$out/contradicted/log.jsonl"
+refuses "a finished run whose log was changed is not resumed" 1 "log.jsonl line 3" "${resume[@]}" "$out/contradicted"
+refuses "nor exported" 1 "log.jsonl line 3" "$lazylora" export "$out/contradicted" --model "$out/model" --format peft --out "$out/e1"
+refuses "nor its newest checkpoint" 1 "log.jsonl line 3" "$lazylora" export "$out/contradicted/checkpoints/step_00002" --model "$out/model" --format peft --out "$out/e1"
+refuses "nor evaluated" 1 "log.jsonl line 3" "$lazylora" eval --run "$out/contradicted" --ids "$out/ids"
+: >"$out/contradicted/log.jsonl"
+refuses "an empty log is called that" 1 "log.jsonl: is empty" "$lazylora" eval --run "$out/contradicted" --ids "$out/ids"
+for file in manifest.json checkpoints/step_00002/state.json; do
+  cp -r "$out/run" "$out/cut" && : >"$out/cut/$file" && rm -r "$out/cut/checkpoints/step_00001"
+  refuses "an empty $file is called that" 1 "$file: is empty" "${resume[@]}" "$out/cut"
+  echo '{"run": ' >"$out/cut/$file"
+  refuses "and one that is cut off is not JSON" 1 "$file: not valid JSON: it ends at byte 9" "${resume[@]}" "$out/cut"
+  rm -r "$out/cut"
+done
+[ ! -e "$out/e1" ]
+verdict "nothing was exported" $?
+
 # What cannot be printed is a failure, whatever it is.
 for arguments in "--help" "--version" "train --help" "shards $out/model" "shards $out/model --json" "make-model $out/full" \
   "forward --model $out/model --ids $out/ids" "forward --model $out/model --ids $out/ids --json" \
@@ -150,6 +184,10 @@ refuses "content that differs from its digests begins no run" 1 "SHA-256" \
 verdict "and writes nothing" $?
 refuses "a loss that is not a number is an error" 1 "not finite: loss nan, logits from token 0" "$lazylora" forward --model "$out/nan" --ids "$out/ids"
 refuses "and --dump finds the layer" 1 "first in what enters layer 6, token 0" "$lazylora" forward --model "$out/nan" --ids "$out/ids" --dump "$out/nan_dump"
+refuses "a first step with a bad shard fails" 1 "step 1" "$lazylora" train --model "$out/nan" --ids "$out/ids" --steps 1 --out "$out/first"
+"$lazylora" status "$out/first" >"$out/stdout" 2>&1
+[ $? -eq 5 ] && "${train[@]}" "$out/first" --steps 1 >"$out/stdout" 2>"$out/stderr" && grep -q 'takes the place of a run that ended before its first step' "$out/stderr" && grep -q 'the previous start stopped with an error in step 1' "$out/stderr"
+verdict "and its name is free for the next attempt, which says so" $?
 echo 7 >"$out/one"
 "${forward[@]}" "$out/one" >"$out/stdout" 2>&1 && grep -q 'loss  *none' "$out/stdout"
 verdict "one token predicts nothing, which is no error" $?

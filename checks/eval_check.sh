@@ -11,16 +11,6 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 . "$(dirname "$0")/verdicts.sh"
 
-# exits WHAT CODE TEXT COMMAND...: exit code CODE, TEXT in what is printed.
-exits() {
-  local what=$1 code=$2 text=$3 printed status
-  shift 3
-  printed=$("$@" 2>&1 </dev/null)
-  status=$?
-  [ $status -eq "$code" ] && [[ $printed == *"$text"* ]] || { echo "$printed"; false; }
-  verdict "$what" $?
-}
-
 "$lazylora" make-model "$out/model" --shape tiny --seed 1 >/dev/null || exit 1
 printf 'The wind had fallen. He wrote the hour, the bearing, and how he knew them.' >"$out/note.txt"
 seq -s, 7 19 240 >"$out/a.txt"

@@ -58,12 +58,14 @@ same() {
   faulty "$@" && [ "$acted" -gt 0 ] && [ "$(digest)" = "$want" ]
   verdict "$name: same bits (acted ${acted:-0} times)" $? "$(tail -n 2 "$out/said")"
 }
-# resumes NAME: after a fault, without one. What was announced as saved is what the run goes on behind.
+# resumes NAME: after a fault, without one. What was announced as saved is what the run goes on behind. Where the
+# fault struck before there was a run, the same command begins it.
 resumes() {
-  local newest said
+  local newest said again=
   newest=$(sed -n 's/^step \([0-9]*\) saved in .*/\1/p' "$out/said" | tail -n 1)
   said=$(tail -n 2 "$out/said")
-  train --resume && [ "$(digest)" = "$want" ] &&
+  [ ! -e "$run/manifest.json" ] || again=--resume
+  train $again && [ "$(digest)" = "$want" ] &&
     { [ -z "$newest" ] || [ "$newest" = 3 ] ||
       grep -qE "going on behind .*/step_0*($newest|$((newest + 1)))\$" "$out/said"; }
   verdict "$1" $? "$said; resumed: $(tail -n 2 "$out/said")"

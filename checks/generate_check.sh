@@ -10,14 +10,6 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 . "$(dirname "$0")/verdicts.sh"
 
-refuses() { # WHAT CODE TEXT COMMAND...
-  local what=$1 code=$2 text=$3
-  shift 3
-  "$@" >"$out/stdout" 2>"$out/stderr" </dev/null
-  [ $? -eq "$code" ] && grep -qF -- "$text" "$out/stderr"
-  verdict "$what" $?
-}
-
 "$lazylora" make-model "$out/model" --shape tiny --seed 1 >/dev/null || exit 1
 seq -s, 7 19 240 >"$out/ids.txt"
 "$lazylora" train --model "$out/model" --ids "$out/ids.txt" --out "$out/run" --steps 2 --rank 4 --alpha 8 \
@@ -102,5 +94,18 @@ refuses "a top-p of zero is bad usage" 2 "--top-p is \"0\"" "${generate[@]}" --p
 refuses "a prompt that is no UTF-8 is named" 1 "--prompt" "${generate[@]}" --prompt "$(printf 'a\377')"
 refuses "a missing prompt file is named" 1 "$out/nothing" "${generate[@]}" --prompt-file "$out/nothing"
 refuses "a missing adapter is named" 1 "$out/nothing" "${generate[@]}" --prompt a --adapter "$out/nothing"
+for source in "--ids $out/ids.txt" "--prompt a --adapter $out/run"; do
+  # shellcheck disable=SC2086
+  refuses "100 KB are refused with what needs how much: ${source//$out\//}" 1 "program, libraries" "${generate[@]}" $source --ram 100KB
+  grep -q 'weights of half a layer' "$out/stderr" && grep -q '  sum ' "$out/stderr"
+  verdict "in one table" $?
+done
+cp -r "$out/run" "$out/unfinished" && rm "$out/unfinished/adapter.safetensors"
+refuses "an unfinished run is one, and its newest checkpoint is named" 1 "its newest checkpoint is $out/unfinished/checkpoints/step_00002" \
+  "${generate[@]}" --prompt a --adapter "$out/unfinished"
+ask "$out/again" --prompt a --adapter "$out/unfinished/checkpoints/step_00002"
+verdict "which can be taken" $?
+rm -r "$out/unfinished/checkpoints"
+refuses "or that it has none" 1 "has no whole checkpoint yet" "${generate[@]}" --prompt a --adapter "$out/unfinished"
 
 close_record

@@ -83,7 +83,9 @@ verdict "resident memory within the least budget at every line of timings.jsonl"
 # Killed until it has been interrupted three times, wherever that falls.
 kills=0
 for _ in $(seq 40); do
-  train "$out/killed" --ram 1GB --resume &
+  again=
+  [ ! -e "$out/killed/manifest.json" ] || again=--resume # killed before, there is nothing to resume
+  train "$out/killed" --ram 1GB $again &
   process=$!
   sleep "0.$(printf '%03d' $((RANDOM % 900 + 50)))"
   # The program itself, not the shell around it.

@@ -1,5 +1,6 @@
-# For scripts that check: `verdict WHAT STATUS [WHY NOT]`, `skip REASON`; counts; and, where a FILE was
-# given to open_record, the same as JSON lines (docs/formats.md, Records of checks).
+# For scripts that check: `verdict WHAT STATUS [WHY NOT]`, `refuses` and `exits`, `skip REASON`;
+# counts; and, where a FILE was given to open_record, the same as JSON lines (docs/formats.md, Records of
+# checks). The script's folder for its files is $out.
 passed=0 failed=0 skipped=0 record_file= record_check=
 
 open_record() { # CHECK [FILE]
@@ -19,6 +20,26 @@ verdict() { # WHAT STATUS [WHY NOT]
   else
     failed=$((failed + 1)) && echo "DOES NOT HOLD  $1" && echo "  ${3:-}" && record "$1" fails
   fi
+}
+# Exit code CODE, TEXT on standard error, and no library speaking for the program. What was printed is in
+# $out/stdout and $out/stderr.
+words_of_libraries='json\.exception|HDF5-DIAG|map::at|filesystem error|Aborted'
+refuses() { # WHAT CODE TEXT COMMAND...
+  local what=$1 code=$2 text=$3 status
+  shift 3
+  "$@" >"$out/stdout" 2>"$out/stderr" </dev/null
+  status=$?
+  [ $status -eq "$code" ] && grep -qF -- "$text" "$out/stderr" && ! grep -qE "$words_of_libraries" "$out/stderr"
+  verdict "$what" $? "exit code $status, wanted $code, and '$text' in: $(tail -n 3 "$out/stderr")"
+}
+# The same of all that is printed, through a pipe: on a full disk a file would be full, too.
+exits() { # WHAT CODE TEXT COMMAND...
+  local what=$1 code=$2 text=$3 status printed
+  shift 3
+  printed=$("$@" 2>&1 </dev/null)
+  status=$?
+  [ $status -eq "$code" ] && [[ $printed == *"$text"* ]] && ! [[ $printed =~ $words_of_libraries ]]
+  verdict "$what" $? "exit code $status, wanted $code, and '$text' in: $printed"
 }
 skip() { skipped=$((skipped + 1)) && echo "skipped: $1" && record "$1" skipped; } # REASON
 close_record() { # the last line of the output, and the script's end

@@ -62,7 +62,7 @@ TEST(Resume, SurvivesSigkillAtAnyMoment) {
     Job j = toy_job(run);
     j.settings.schedule.total = 20;
     j.settings.checkpoint_every = 1;
-    j.resume = true;
+    j.resume = fs::exists(run / "manifest.json");  // killed before, there is nothing to resume
     return j;
   };
   run_toy(job(straight));
@@ -172,6 +172,31 @@ TEST(Resume, ResumeOfAFinishedRunChangesNothing) {
   EXPECT_EQ(reproducible(run), before);
 }
 
+// There is nothing left to do, which is no reason not to look.
+TEST(Resume, ResumeOfAFinishedRunWhoseLogContradictsIsRefused) {
+  const ScratchFolder folder;
+  const fs::path run = folder.path() / "run";
+  run_toy(toy_job(run));
+  Job again = toy_job(run);
+  again.resume = true;
+  const std::string good = read_bytes(run / "log.jsonl");
+  const auto with = [&](const std::string& log) {
+    checks::write_bytes(run / "log.jsonl", log);
+    const std::string why = why_refused([&] { run_toy(again); });
+    EXPECT_EQ(read_bytes(run / "log.jsonl"), log) << "nothing is written";
+    return why;
+  };
+  std::string changed = good;
+  changed.replace(changed.find("\"loss\":"), 7, "\"Loss\":");
+  EXPECT_THAT(with(changed), HasSubstr("log.jsonl line"));
+  EXPECT_THAT(with(good.substr(0, good.size() / 2)), HasSubstr("checkpoint was written behind"));
+  EXPECT_THAT(with(""), HasSubstr("0 bytes"));
+  EXPECT_EQ(with(good), "");
+  fs::remove(run / "log.jsonl");
+  EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr("log.jsonl"));
+  EXPECT_FALSE(fs::exists(run / "log.jsonl"));
+}
+
 TEST(Resume, SettingChangedOnResumeIsRefusedNamingBothValues) {
   const ScratchFolder folder;
   const fs::path run = folder.path() / "run";
@@ -231,12 +256,23 @@ TEST(Resume, BadOverridesAreRefused) {
        {std::tuple("learning-rate", "1", "there is no setting"), std::tuple("lr", "fast", "fast"),
         std::tuple("lr", "1e-3x", "1e-3x"), std::tuple("lr", "nan", "lr is \"nan\""),
         std::tuple("steps", "0", "steps is \"0\""), std::tuple("steps", "2", "3 steps taken"),
-        std::tuple("strict", "yes", "strict")}) {
+        std::tuple("strict", "yes", "strict"),
+        std::tuple("rank", "8", "--override rank=8: the run's rank is 3, the shape of its"),
+        std::tuple("targets", "q", "cannot be overridden (what can: steps, lr, "),
+        std::tuple("rank", "0", "rank is \"0\"")}) {
     Job again = toy_job(run);
     again.resume = true;
     again.overrides = {{name, text}};
     EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr(expected)) << name << "=" << text;
   }
+  Job same = toy_job(run);
+  same.resume = true;
+  same.overrides = {{"rank", "3"}};
+  EXPECT_EQ(why_refused([&] { engine::train::open_run(same); }), "") << "no change, no refusal";
+  same.overrides = {};
+  same.settings.adapter.rank = 4;
+  EXPECT_THAT(why_refused([&] { run_toy(same); }),
+              HasSubstr("rank: the run has 3, now 4 (cannot be overridden)"));
   Job fresh = toy_job(folder.path() / "fresh");
   fresh.overrides = {{"lr", "0.5"}};
   EXPECT_THAT(why_refused([&] { run_toy(fresh); }), HasSubstr("--override lr"));

@@ -65,7 +65,7 @@ struct Fixture {
   // Stops at every question, once each, and goes on.
   bool finish(const std::string& run, const StopAfter& stop) const {
     Job again = job(run);
-    again.resume = true;
+    again.resume = std::filesystem::exists(again.run);
     return run_toy(again, toy_functions(), {}, stop);
   }
 };

@@ -86,9 +86,10 @@ TEST(Trainer, ExistingRunIsNotOverwritten) {
   fs::create_directories(folder.path() / "other");
   checks::write_bytes(folder.path() / "other/file", "mine");
   Job job = toy_job(folder.path() / "other");
-  EXPECT_THAT(why_refused([&] { run_toy(job); }), HasSubstr("--resume"));
+  EXPECT_THAT(why_refused([&] { run_toy(job); }), HasSubstr("is there already and is no run"));
   job.resume = true;
   EXPECT_THAT(why_refused([&] { run_toy(job); }), HasSubstr("no run"));
+  EXPECT_EQ(checks::read_bytes(folder.path() / "other/file"), "mine");
 }
 
 Job short_and_long(const fs::path& run) {

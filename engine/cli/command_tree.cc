@@ -1,6 +1,14 @@
 #include "engine/cli/command_tree.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
 #include <sstream>
+#include <string_view>
+#include <utility>
 
 namespace engine::cli {
 namespace {
@@ -46,7 +54,58 @@ void add(const CLI::App& app, const std::string& path, std::vector<CommandFact>&
   }
 }
 
+// Letters to put in, leave out or change to make one of the other; two that changed places are one.
+std::size_t distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> before, last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    row[0] = i;
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      row[j] =
+          std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0u : 1u)});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
+        row[j] = std::min(row[j], before[j - 2] + 1);
+      }
+    }
+    before = std::exchange(last, row);
+  }
+  return last[b.size()];
+}
+
+// Those of the least distance, if that is no more than half of the word.
+std::vector<std::string> nearest(std::string_view word, const std::vector<std::string>& names) {
+  std::size_t least = word.size() / 2;
+  for (const std::string& name : names) least = std::min(least, distance(word, name));
+  std::vector<std::string> found;
+  for (const std::string& name : names) {
+    if (distance(word, name) == least) found.push_back(name);
+  }
+  return found;
+}
+
 }  // namespace
+
+std::string unknown_command(const CLI::App& app, std::span<const char* const> words) {
+  const CLI::App* at = &app;
+  for (const std::string_view word : words) {
+    if (at->get_require_subcommand_min() == 0 || word.starts_with('-')) return "";
+    std::vector<std::string> names;
+    const CLI::App* next = nullptr;
+    for (const CLI::App* sub : at->get_subcommands(nullptr)) {
+      if (sub->get_name().empty() || sub->get_group().empty()) continue;
+      names.push_back(sub->get_name());
+      if (sub->get_name() == word) next = sub;
+    }
+    if (next == nullptr) {
+      const std::vector<std::string> near = nearest(word, names);
+      return fmt::format("there is no command '{}'{}; there are {}", word,
+                         near.empty() ? "" : fmt::format(" (nearest: {})", fmt::join(near, ", ")),
+                         fmt::join(names, ", "));
+    }
+    at = next;
+  }
+  return "";
+}
 
 std::vector<CommandFact> command_tree(const CLI::App& app) {
   std::vector<CommandFact> tree;

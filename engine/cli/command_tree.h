@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,5 +27,9 @@ struct CommandFact {
 
 // The program first, then its commands as they were added, each followed by its own.
 std::vector<CommandFact> command_tree(const CLI::App& app);
+
+// What to say of a command line whose words name no command where one is due, the nearest there are
+// among it; empty if they do, or an option stands in front, which is the parser's to judge.
+std::string unknown_command(const CLI::App& app, std::span<const char* const> words);
 
 }  // namespace engine::cli

@@ -12,6 +12,7 @@
 #include "engine/data/utf8.h"
 #include "engine/ops/kernels.h"
 #include "engine/train/manifest.h"
+#include "engine/train/run_adapter.h"
 
 namespace engine::cli {
 namespace {
@@ -205,8 +206,7 @@ std::uint64_t file_bytes(const std::filesystem::path& file) {
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
                                                 base::RamBudget& budget) {
-  const std::filesystem::path file =
-      std::filesystem::is_directory(path) ? path / "adapter.safetensors" : path;
+  const std::filesystem::path file = train::adapter_file(path);
   // Its values are in memory twice for a moment: as read, and in the set.
   const base::Charge as_read(budget, "adapter as read", file_bytes(file));
   const adapter::NativeAdapter read = adapter::read_native_adapter(file);

@@ -19,6 +19,7 @@
 #include "engine/measure/time_proof.h"
 #include "engine/store/durable.h"
 #include "engine/train/manifest.h"
+#include "engine/train/run_adapter.h"
 
 namespace engine::cli {
 namespace {
@@ -164,8 +165,7 @@ void run_eval(const EvalOptions& options) {
   const std::filesystem::path adapter = run ? run->adapter.string() : options.adapter;
   if (!adapter.empty()) {
     adapters = open_adapter(adapter, *open.model, options.foreign_adapter, *open.budget);
-    evaluation.adapter_sha256 = base::sha256_hex_of_file(
-        std::filesystem::is_directory(adapter) ? adapter / "adapter.safetensors" : adapter);
+    evaluation.adapter_sha256 = base::sha256_hex_of_file(train::adapter_file(adapter));
   }
   if (run) evaluation.run = run->facts;
   for (const measure::EvalTask& task : tasks) {

@@ -10,6 +10,7 @@
 #include "engine/cli/common.h"
 #include "engine/cli/probe.h"
 #include "engine/store/durable.h"
+#include "engine/train/run_adapter.h"
 #include "engine/train/snapshot.h"
 
 namespace engine::cli {
@@ -28,16 +29,15 @@ struct ExportOptions {
 };
 
 // An adapter file, a folder that holds one (a finished run, a checkpoint), or a run still going: its
-// newest complete checkpoint.
-fs::path adapter_file(const fs::path& source) {
-  if (!fs::is_directory(source)) return source;
-  if (fs::exists(source / "adapter.safetensors")) return source / "adapter.safetensors";
-  if (fs::is_directory(source / "checkpoints")) {
-    if (const auto found = train::find_newest(source); found.newest) {
-      return found.newest->folder / "adapter.safetensors";
-    }
+// newest complete checkpoint. What a run says against its adapter is not shipped.
+fs::path adapter_to_export(const fs::path& source) {
+  fs::path file = source;
+  if (fs::is_directory(source / "checkpoints") && !fs::exists(source / "adapter.safetensors")) {
+    if (const auto found = train::find_newest(source); found.newest) file = found.newest->folder;
   }
-  throw Error("{}: holds no adapter.safetensors and no complete checkpoint", source.string());
+  file = train::adapter_file(file);
+  train::require_logged(file);
+  return file;
 }
 
 void report(const adapter::Exported& exported, const adapter::DeltaProof& proof) {
@@ -70,7 +70,7 @@ void prove(const fs::path& folder, const adapter::NativeAdapter& native,
 void run(const ExportOptions& options) {
   apply_machine_options(options.machine);
   if (!options.out.empty()) store::require_unused(options.out);
-  const fs::path file = adapter_file(options.source);
+  const fs::path file = adapter_to_export(options.source);
   const OpenModel open = open_model(options.model, options.machine, false);
   const model::Config& config = open.model->config();
   const AdapterModules modules(config, open.model->shards());

@@ -224,6 +224,9 @@ void run(const GenerateOptions& options) {
                                                   model::load_config(options.model).vocabulary);
   }
   const OpenModel open = open_model(options.model, options.machine, options.strict);
+  // Less than one token takes no answer does: whatever is charged from here on, fits beside it or is itself
+  // too large, and the table of all that is needed comes before the first refusal.
+  open.model->require_budget({{0}, {-1}, {0, 1}}, nullptr, false);
   const std::int64_t vocabulary = open.model->config().vocabulary;
   base::Charge held(*open.budget, "prompt");
   const Prompt prompt = read_prompt(options, tokenizer.get(), vocabulary, *open.budget, held);

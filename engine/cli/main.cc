@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -9,8 +10,11 @@
 #include <exception>
 #include <iostream>
 #include <new>
+#include <span>
+#include <string>
 
 #include "engine/cli/analyze.h"
+#include "engine/cli/command_tree.h"
 #include "engine/cli/common.h"
 #include "engine/cli/data.h"
 #include "engine/cli/disk.h"
@@ -94,6 +98,9 @@ int main(int argc, char** argv) {
   engine::cli::add_reference_command(app);
   int code = 0;
   try {
+    const std::string unknown = engine::cli::unknown_command(
+        app, std::span(argv + 1, static_cast<std::size_t>(std::max(argc, 1) - 1)));
+    if (!unknown.empty()) throw CLI::ParseError(engine::cli::harmless(unknown), 2);
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& done) {
     code = done.get_exit_code();

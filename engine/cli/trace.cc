@@ -12,6 +12,7 @@
 #include "engine/measure/trace_folder.h"
 #include "engine/store/durable.h"
 #include "engine/train/manifest.h"
+#include "engine/train/run_adapter.h"
 
 namespace engine::cli {
 namespace {
@@ -42,10 +43,8 @@ void run_trace(const TraceOptions& options) {
   }
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
-    const std::filesystem::path path = options.adapter;
-    adapters = open_adapter(path, *open.model, options.foreign_adapter, *open.budget);
-    origin.adapter_sha256 = base::sha256_hex_of_file(
-        std::filesystem::is_directory(path) ? path / "adapter.safetensors" : path);
+    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
+    origin.adapter_sha256 = base::sha256_hex_of_file(train::adapter_file(options.adapter));
   }
   const model::SweepResult result = measure::write_trace(*open.model, *open.budget, adapters.get(),
                                                          origin, options.out, options.hdf5);

@@ -259,6 +259,7 @@ train::Observer observe(ProgressLine& progress) {
 void run_train(TrainArguments given, std::vector<std::string> arguments) {
   const train::SettingTexts overrides = settle_usage(given);
   apply_machine_options(given.machine);
+  train::require_place(given.out, given.resume);
   const OpenModel open = open_model(given.model, given.machine, given.settings.strict);
   model::Model& model = *open.model;
   train::OpenRun run = train::open_run(job_of(given, open, overrides, std::move(arguments)));

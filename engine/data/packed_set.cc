@@ -60,6 +60,24 @@ SetFacts facts_of(const json& manifest, const std::string& where) {
   return facts;
 }
 
+// Whatever else stands in the way of a set, it is one.
+store::File open_sequences(const std::filesystem::path& folder) {
+  if (!std::filesystem::is_directory(folder)) {
+    throw Error("{}: is no folder, and a data set is one (`lazylora data build` makes it)",
+                folder.string());
+  }
+  std::string missing;
+  for (const char* name : {"manifest.json", "sequences.bin"}) {
+    if (std::filesystem::exists(folder / name)) continue;
+    missing += fmt::format("{}{}", missing.empty() ? "" : " and no ", name);
+  }
+  if (!missing.empty()) {
+    throw Error("{}: is no data set: it has no {} (`lazylora data build` makes one)",
+                folder.string(), missing);
+  }
+  return store::File(folder / "sequences.bin");
+}
+
 // One sequence of the file at `offset`, believed in nothing.
 class SequenceParser {
  public:
@@ -156,7 +174,7 @@ std::string packed_bytes(const PackedSequence& sequence) {
 }
 
 PackedSet::PackedSet(const std::filesystem::path& folder, base::RamBudget& budget)
-    : folder_(folder), file_(folder / "sequences.bin") {
+    : folder_(folder), file_(open_sequences(folder)) {
   const std::string where = (folder / "manifest.json").string();
   const std::string text = store::read_text(where, kMostManifestBytes);
   digest_ = base::sha256_hex(text);

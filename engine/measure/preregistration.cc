@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
@@ -18,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "lazylora preregistration 1";
+constexpr std::uint64_t kMostBytes = 64'000'000;
 
 bool is_name(std::string_view text) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -116,10 +116,8 @@ std::string preregistration_page(const Preregistration& r, std::string_view json
 }
 
 Preregistration read_preregistration(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw base::Error("{}: cannot be opened", path.string());
   try {
-    const Json json = Json::parse(file);
+    const Json json = Json::parse(store::read_json_text(path, kMostBytes));
     Preregistration r;
     r.name = json.at("name");
     r.question = json.at("question");

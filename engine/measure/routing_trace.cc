@@ -42,12 +42,20 @@ std::string digest_of(const store::File& file) {
 
 RoutingTrace::RoutingTrace(const fs::path& path, std::int64_t experts) {
   const bool folder = fs::is_directory(path);
+  constexpr const char* kMaker = "(`lazylora trace --out FOLDER` makes one)";
+  if (folder && !fs::exists(path / kTraceFile)) {
+    throw Error("{}: is no trace: it has no {} {}", path.string(), kTraceFile, kMaker);
+  }
   file_ = std::make_unique<store::File>(folder ? path / kTraceFile : path);
+  if (file_->size() == 0) {
+    throw Error("{}: is empty, and a trace has a record a layer {}", name(), kMaker);
+  }
   if (folder) manifest_ = read_trace_manifest(path / kTraceManifest);
   const std::int64_t stated = manifest_ ? manifest_->experts : 0;
   if (stated == 0 && experts == 0) {
-    throw Error("{}: how many experts a layer has is not said there and has to be given",
-                path.string());
+    throw Error(
+        "{}: how many experts a layer has is not said there and has to be given (--experts)",
+        path.string());
   }
   if (stated != 0 && experts != 0 && stated != experts) {
     throw Error("{}: {} experts a layer, {} were given", (path / kTraceManifest).string(), stated,
@@ -98,7 +106,6 @@ void RoutingTrace::scan() {
     offsets_.push_back(offset + kHeaderBytes);
     offset += kHeaderBytes + data;
   }
-  if (layers_.empty()) throw Error("{}: holds no record ({} bytes)", where, size);
   shape_.documents = {0, shape_.tokens};
 }
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ops/kda.h"
+#include "engine/train/traces.h"
 
 namespace engine::train {
 namespace {
@@ -37,6 +38,24 @@ void require_same(const Identity& saved, const Job& job) {
   require_same("preregistration", saved.preregistration_sha256, now.preregistration_sha256);
 }
 
+// Killed before its first checkpoint, a run has nothing to go on from, and repeats its first steps. Had it a
+// checkpoint, then steps are lost, and to begin again without a word would hide it.
+void begin_at_step_1(OpenRun& run) {
+  const Traces traces = read_traces(run.job.run);
+  if (traces.saved.empty()) {
+    run.notices.push_back(
+        traces.step == 0
+            ? "no step was taken yet: starting at step 1"
+            : fmt::format("no checkpoint yet ({} steps taken): starting at step 1 again",
+                          traces.step));
+    return;
+  }
+  throw base::Error(
+      "{}: no checkpoint is there, but {}; its log's last step is {}. Put the checkpoints back, or "
+      "begin anew with another --out",
+      (run.job.run / "checkpoints").string(), traces.saved, traces.step);
+}
+
 // What a resume goes on from, settings resolved.
 void resume(OpenRun& run, const Manifest& manifest) {
   FoundSnapshot found = find_newest(run.job.run);
@@ -49,6 +68,12 @@ void resume(OpenRun& run, const Manifest& manifest) {
     run.notices.push_back("checkpoint passed over: " + why);
   }
   run.from = std::move(found.newest);
+  if (run.from) {
+    // Now, not when the record is opened: a finished run opens none, and days may lie between.
+    check_log(run.job.run / "log.jsonl", &run.from->state.log);
+  } else {
+    begin_at_step_1(run);
+  }
   const SettingTexts& saved = run.from ? run.from->state.settings : manifest.settings;
   require_same(run.from ? run.from->state.identity : manifest.identity, run.job);
   Resolved resolved = resolve(run.job.settings, saved, run.job.overrides);
@@ -139,6 +164,34 @@ class Extents {
 
 }  // namespace
 
+void require_place(const fs::path& run, bool resume) {
+  for (fs::path path = fs::absolute(run); !path.empty(); path = path.parent_path()) {
+    const fs::file_type type = fs::symlink_status(path).type();
+    if (fs::is_directory(path)) break;
+    if (type != fs::file_type::not_found) {
+      throw base::Error("{}: is no folder, and a run is one: name another --out", path.string());
+    }
+  }
+  const bool there = fs::exists(run) && !fs::is_empty(run);
+  if (!there && resume) {
+    throw base::Error("{}: no run to resume here; leave --resume away to begin one", run.string());
+  }
+  if (!there) return;
+  if (!fs::exists(run / "manifest.json")) {
+    throw base::Error(
+        "{}: is there already and is no run: it has no manifest.json; name another --out",
+        run.string());
+  }
+  if (resume) return;
+  const Traces traces = read_traces(run);
+  const fs::path checkpoints = run / "checkpoints";
+  const bool empty = !fs::exists(checkpoints) || fs::is_empty(checkpoints);
+  if (traces.step == 0 && traces.saved.empty() && empty) return;
+  throw base::Error(
+      "{}: is there already, a run with {} steps in its log; --resume goes on with it",
+      run.string(), traces.step);
+}
+
 OpenRun open_run(Job job) {
   OpenRun run;
   run.job = std::move(job);
@@ -148,24 +201,21 @@ OpenRun open_run(Job job) {
   Identity& identity = run.job.identity;
   identity.data_sha256 = run.job.set ? run.job.set->digest() : data_digest(run.job.sequences);
   if (run.job.held_out) identity.held_out_sha256 = run.job.held_out->digest();
-  const std::optional<Manifest> manifest = read_manifest(run.job.run);
-  const bool there = fs::exists(run.job.run) && !fs::is_empty(run.job.run);
-  if (there && !run.job.resume) {
-    throw base::Error("{}: is there already; --resume goes on with it", run.job.run.string());
-  }
-  if (there && !manifest) {
-    throw base::Error("{}: is no run: it has no manifest.json", run.job.run.string());
-  }
-  if (!there && !run.job.overrides.empty()) {
-    throw base::Error("--override {}: there is no run whose setting it could change",
+  require_place(run.job.run, run.job.resume);
+  if (!run.job.resume && !run.job.overrides.empty()) {
+    throw base::Error("--override {}: there is no run whose setting it could change (--resume)",
                       run.job.overrides.front().first);
   }
-  if (manifest) {
+  if (fs::exists(run.job.run / "manifest.json")) {
     run.lock = std::make_shared<RunLock>(run.job.run);
-    resume(run, *manifest);
+    require_place(run.job.run, run.job.resume);  // once more: now nobody changes it
+  }
+  if (run.job.resume) {
+    resume(run, *read_manifest(run.job.run));
   } else {
     run.run_id = make_run_id(texts_of(run.job.settings), identity, run.job.name);
-    if (run.job.resume) run.notices.push_back("nothing to resume: starting at step 1");
+    if (run.lock)
+      run.notices.push_back("takes the place of a run that ended before its first step");
   }
   run.feed = feed_of(run.job);
   require_trained(run.feed, run.job.settings.mask_first);

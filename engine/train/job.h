@@ -46,14 +46,21 @@ struct OpenRun {
   std::optional<Snapshot> from;        // where a resume goes on; nothing: step 1
   std::vector<SettingChange> changes;  // by --override
   std::vector<std::string> notices;    // for the user, one line each
-  std::shared_ptr<RunLock> lock;       // of a run that is there
+  std::shared_ptr<RunLock> lock;       // of a run that is there, to go on with or to take over
   std::int64_t held_out_together = 1;  // sequences a sweep of an evaluation; no bit depends on it
 };
 
-// RUN must not be there without `resume`. With it, RUN may be complete, killed at any moment, or
-// not be there yet. Writes nothing but RUN/lock, where a run is.
-// Errors    Error: RUN is there or is no run, or another process works on it; settings, model or data
-//           differ from the run's; no checkpoint of several is whole; nothing to train in the data
+// With `resume` RUN is a run, complete or killed at any moment. Without it nothing is there, or an empty
+// folder, or a run that ended before its first step: there is nothing in that to lose, and the name is
+// not blocked by it. To be asked before work is begun; open_run asks as well.
+// Errors    Error naming RUN and what stands there, and what to do
+void require_place(const std::filesystem::path& run, bool resume);
+
+// Writes nothing but RUN/lock, where a run is.
+// Errors    those of require_place; Error: another process works on RUN; settings, model or data differ
+//           from the run's; its log is not the one that its checkpoint saw (see check_log); no
+//           checkpoint of several is whole, or none is there though there was one; nothing to train in
+//           the data
 OpenRun open_run(Job job);
 
 // The order in which the run takes its sequences.

@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/sha256.h"
 #include "engine/store/durable.h"
+#include "engine/store/json_text.h"
 
 namespace engine::train {
 namespace {
@@ -47,22 +47,40 @@ Json json_of(const Start& start, std::int64_t behind_step) {
   };
 }
 
+Json json_of(const Manifest& manifest, const std::optional<store::ScaleScan>& scales,
+             const Start& start) {
+  Json settings = Json::object();
+  for (const auto& [name, text] : manifest.settings) settings[name] = text;
+  Json odd = nullptr;
+  if (scales) {
+    odd = {{"groups", scales->nan_groups}, {"groups_with_codes", scales->nan_groups_with_codes}};
+  }
+  const Identity& identity = manifest.identity;
+  return {
+      {"run", manifest.run_id},
+      {"config_sha256", identity.config_sha256},
+      {"headers_sha256", identity.headers_sha256},
+      {"data_sha256", identity.data_sha256},
+      {"tokenizer_sha256", nullptr},  // a set says which one made it; ids do not
+      {"preregistration_sha256", identity.preregistration_sha256},
+      {"held_out_sha256", identity.held_out_sha256},
+      {"sequences", manifest.sequences},
+      {"e8m0_255", odd},
+      {"settings", settings},
+      {"starts", Json::array({json_of(start, 0)})},
+  };
+}
+
 void write(const fs::path& path, const Json& json) {
   try {
     store::write_file_durably(path, json.dump(1) + "\n");
   } catch (const nlohmann::json::exception& wrong) {  // an argument that is not UTF-8
-    throw base::Error("{}: {}", path.string(), wrong.what());
+    throw base::Error("{}: {}", path.string(), store::json_reason(wrong.what()));
   }
 }
 
 Json read(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw base::Error("{}: cannot be opened", path.string());
-  try {
-    return Json::parse(file);
-  } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", path.string(), wrong.what());
-  }
+  return Json::parse(store::read_json_text(path, kMostManifestBytes));
 }
 
 }  // namespace
@@ -101,29 +119,14 @@ std::string make_run_id(const SettingTexts& settings, const Identity& identity,
 
 void create_run(const fs::path& run, const Manifest& manifest,
                 const std::optional<store::ScaleScan>& scales, const Start& start) {
-  Json settings = Json::object();
-  for (const auto& [name, text] : manifest.settings) settings[name] = text;
-  Json odd = nullptr;
-  if (scales) {
-    odd = {{"groups", scales->nan_groups}, {"groups_with_codes", scales->nan_groups_with_codes}};
-  }
-  const Identity& identity = manifest.identity;
-  const Json json = {
-      {"run", manifest.run_id},
-      {"config_sha256", identity.config_sha256},
-      {"headers_sha256", identity.headers_sha256},
-      {"data_sha256", identity.data_sha256},
-      {"tokenizer_sha256", nullptr},  // a set says which one made it; ids do not
-      {"preregistration_sha256", identity.preregistration_sha256},
-      {"held_out_sha256", identity.held_out_sha256},
-      {"sequences", manifest.sequences},
-      {"e8m0_255", odd},
-      {"settings", settings},
-      {"starts", Json::array({json_of(start, 0)})},
-  };
   store::TemporaryFolder folder(run);
-  write(folder.path() / kManifest, json);
+  write(folder.path() / kManifest, json_of(manifest, scales, start));
   folder.commit();
+}
+
+void begin_anew(const fs::path& run, const Manifest& manifest,
+                const std::optional<store::ScaleScan>& scales, const Start& start) {
+  write(run / kManifest, json_of(manifest, scales, start));
 }
 
 void add_start(const fs::path& run, const Start& start, std::int64_t step) {
@@ -141,7 +144,7 @@ std::vector<PastStart> read_starts(const fs::path& run) {
                         start.at("ram_bytes")});
     }
   } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", (run / kManifest).string(), wrong.what());
+    throw base::Error("{}: {}", (run / kManifest).string(), store::json_reason(wrong.what()));
   }
   return starts;
 }
@@ -162,7 +165,7 @@ std::optional<Manifest> read_manifest(const fs::path& run) {
     }
     return manifest;
   } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", path.string(), wrong.what());
+    throw base::Error("{}: {}", path.string(), store::json_reason(wrong.what()));
   }
 }
 

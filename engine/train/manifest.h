@@ -52,9 +52,15 @@ struct Manifest {
   std::int64_t sequences = 0;  // in the data: an epoch
 };
 
+// A start has a page of arguments: no manifest has more.
+inline constexpr std::uint64_t kMostManifestBytes = 1'000'000'000;
+
 // Makes the run folder with the manifest in it, in one step. `scales`: nothing if not scanned.
 // Errors    Error if RUN is there and not empty
 void create_run(const std::filesystem::path& run, const Manifest& manifest,
+                const std::optional<store::ScaleScan>& scales, const Start& start);
+// The manifest of a new run over that of one which took no step, and which is the caller's by its lock.
+void begin_anew(const std::filesystem::path& run, const Manifest& manifest,
                 const std::optional<store::ScaleScan>& scales, const Start& start);
 // Adds a start that goes on behind `step`.
 void add_start(const std::filesystem::path& run, const Start& start, std::int64_t step);

@@ -62,6 +62,21 @@ std::string wanted(const Value&, const Range& range) {
   }
 }
 
+// The shapes of adapters and moments, which a checkpoint holds.
+bool is_a_shape(const std::string& name) { return name == "rank" || name == "targets"; }
+
+[[noreturn]] void refuse_override(const SettingTexts& now, const std::string& name,
+                                  const std::string& saved, const std::string& wanted) {
+  Names changeable;
+  for (const auto& [other, value] : now) {
+    if (!is_a_shape(other)) changeable.push_back(other);
+  }
+  throw base::Error(
+      "--override {}={}: the run's {} is {}, the shape of its adapters, and cannot be overridden "
+      "(what can: {}); another {} is another run, with an --out of its own",
+      name, wanted, name, saved, fmt::join(changeable, ", "), name);
+}
+
 void require_targets(const Names& targets) {
   if (targets.empty()) throw base::Error("targets: none is named");
   for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -138,10 +153,12 @@ Resolved resolve(const Settings& given, const SettingTexts& saved, const Setting
     if (saved[i].second == value) continue;
     bool named = false;
     for (const auto& [overridden, text] : overrides) named = named || overridden == name;
+    if (named && is_a_shape(name)) refuse_override(now, name, saved[i].second, value);
     if (named) {
       result.changes.push_back({name, saved[i].second, value});
     } else {
-      refused += fmt::format("\n  {}: the run has {}, now {}", name, saved[i].second, value);
+      refused += fmt::format("\n  {}: the run has {}, now {}{}", name, saved[i].second, value,
+                             is_a_shape(name) ? " (cannot be overridden)" : "");
     }
   }
   if (!refused.empty()) {

@@ -93,8 +93,10 @@ struct SettingChange {
 
 // `given` against what a checkpoint was made with: a difference is an Error naming the setting and
 // both values, unless `overrides` (name, text) names it; then the override's value holds and is
-// returned as a change. Going on silently with either value would be wrong.
-// Errors    as said, for all differences at once; an override of an unknown name or a bad value
+// returned as a change. Going on silently with either value would be wrong. What the adapters' shapes
+// are made of (rank, targets) holds for the whole run: no override changes it.
+// Errors    as said, for all differences at once; an override of an unknown name or a bad value, or of
+//           what cannot be overridden, naming what can
 struct Resolved {
   Settings settings;
   std::vector<SettingChange> changes;

@@ -1,13 +1,12 @@
 #include "engine/train/snapshot.h"
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "engine/adapter/native.h"
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
+#include "engine/store/json_text.h"
 #include "engine/store/safetensors_writer.h"
 #include "engine/store/shard_reader.h"
 
@@ -22,6 +21,7 @@ constexpr const char* kMomentsFile = "moments.safetensors";
 constexpr const char* kStateFile = "state.json";
 constexpr const char* kFormat = "lazylora checkpoint 1";
 constexpr std::string_view kPrefix = "step_";
+constexpr std::uint64_t kMostStateBytes = 1'000'000;
 
 fs::path checkpoints(const fs::path& run) { return run / "checkpoints"; }
 
@@ -96,10 +96,8 @@ SnapshotState state_of(const Json& json) {
 // state.json without its digest, which holds.
 Json read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw base::Error("{}: cannot be opened", path.string());
   try {
-    Json json = Json::parse(file);
+    Json json = Json::parse(store::read_json_text(path, kMostStateBytes));
     const std::string format = json.at("format");
     if (format != kFormat) {
       throw base::Error("{}: format \"{}\", this program reads \"{}\"", path.string(), format,
@@ -113,23 +111,7 @@ Json read_state(const fs::path& folder) {
     }
     return json;
   } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", path.string(), wrong.what());
-  }
-}
-
-SnapshotState read_verified(const fs::path& folder) {
-  const Json json = read_state(folder);
-  try {
-    for (const auto& [name, digest] : json.at("files").items()) {
-      const std::string got = base::sha256_hex_of_file(folder / name);
-      if (digest != got) {
-        throw base::Error("{}: SHA-256 {}, {} says {}", (folder / name).string(), got, kStateFile,
-                          digest.get<std::string>());
-      }
-    }
-    return state_of(json);
-  } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", (folder / kStateFile).string(), wrong.what());
+    throw base::Error("{}: {}", path.string(), store::json_reason(wrong.what()));
   }
 }
 
@@ -211,11 +193,27 @@ void prune_snapshots(const fs::path& run, std::int64_t keep) {
   for (const fs::path& path : gone) fs::remove_all(path);
 }
 
+SnapshotState read_snapshot(const fs::path& folder) {
+  const Json json = read_state(folder);
+  try {
+    for (const auto& [name, digest] : json.at("files").items()) {
+      const std::string got = base::sha256_hex_of_file(folder / name);
+      if (digest != got) {
+        throw base::Error("{}: SHA-256 {}, {} says {}", (folder / name).string(), got, kStateFile,
+                          digest.get<std::string>());
+      }
+    }
+    return state_of(json);
+  } catch (const nlohmann::json::exception& wrong) {
+    throw base::Error("{}: {}", (folder / kStateFile).string(), store::json_reason(wrong.what()));
+  }
+}
+
 FoundSnapshot find_newest(const fs::path& run) {
   FoundSnapshot found;
   for (const fs::path& folder : list_snapshots(run)) {
     try {
-      found.newest = Snapshot{folder, read_verified(folder)};
+      found.newest = Snapshot{folder, read_snapshot(folder)};
       return found;
     } catch (const base::Error& wrong) {
       found.refused.push_back(folder.filename().string() + ": " + wrong.what());

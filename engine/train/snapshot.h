@@ -84,6 +84,10 @@ struct FoundSnapshot {
 };
 FoundSnapshot find_newest(const std::filesystem::path& run);
 
+// The state of a checkpoint whose three files are whole.
+// Errors    Error naming the file and what does not hold
+SnapshotState read_snapshot(const std::filesystem::path& folder);
+
 // The newest whose state.json holds by itself; the files of tensors are not read. For a glance at a
 // run that may be at work, not to go on from.
 std::optional<Snapshot> glance_at_newest(const std::filesystem::path& run);

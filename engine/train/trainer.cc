@@ -97,11 +97,14 @@ Trainer::Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budg
 void Trainer::open_record() {
   const Job& job = run_.job;
   const SettingTexts settings = texts_of(job.settings);
-  const bool again = fs::exists(job.run / "manifest.json");
-  if (!again) {
-    create_run(job.run, {run_.run_id, job.identity, settings, run_.feed.count}, job.scales,
-               job.start);
-    run_.lock = std::make_shared<RunLock>(job.run);
+  if (!job.resume) {
+    const Manifest manifest{run_.run_id, job.identity, settings, run_.feed.count};
+    if (run_.lock) {
+      begin_anew(job.run, manifest, job.scales, job.start);
+    } else {
+      create_run(job.run, manifest, job.scales, job.start);
+      run_.lock = std::make_shared<RunLock>(job.run);
+    }
   }
   record_.emplace(job.run, run_.run_id, run_.from ? run_.from->state.log : LogPosition());
   breadcrumb_.emplace(job.run);
@@ -113,7 +116,7 @@ void Trainer::open_record() {
     if (!record_->notice().empty()) observer_.noticed(record_->notice());
   }
   breadcrumb_->drop(0, "start");
-  if (again) add_start(job.run, job.start, step_);
+  if (job.resume) add_start(job.run, job.start, step_);
   if (!run_.from) {
     std::int64_t parameters = 0;
     for (const model::AdapterTensor& tensor : adapters_.tensors()) {

@@ -1,0 +1,89 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "checks/train/toy.h"
+#include "engine/train/run_adapter.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using checks::dies_in;
+using checks::Killed;
+using checks::read_bytes;
+using checks::run_toy;
+using checks::ScratchFolder;
+using checks::toy_job;
+using checks::why_refused;
+using checks::write_bytes;
+using engine::train::adapter_file;
+using engine::train::require_logged;
+using engine::train::require_logged_run;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(RunAdapter, IsAFileOrWhatAFolderHolds) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run";
+  const auto why = [&] { return why_refused([&] { adapter_file(run); }); };
+  fs::create_directory(run);
+  EXPECT_THAT(why(), HasSubstr("holds no adapter.safetensors, and is no run"));
+  EXPECT_THROW(run_toy(toy_job(run), dies_in(2)), Killed);
+  EXPECT_THAT(why(), HasSubstr("is not finished, and has no whole checkpoint yet"));
+  engine::train::Job job = toy_job(run);
+  job.resume = true;
+  EXPECT_THROW(run_toy(job, dies_in(5)), Killed);
+  EXPECT_THAT(why(), AllOf(HasSubstr("is not finished (no adapter.safetensors)"),
+                           HasSubstr("its newest checkpoint is " +
+                                     (run / "checkpoints/step_00003").string())));
+  EXPECT_EQ(adapter_file(run / "checkpoints/step_00003"),
+            run / "checkpoints/step_00003/adapter.safetensors");
+  // One that is not whole is not offered.
+  write_bytes(run / "checkpoints/step_00003/state.json", "");
+  EXPECT_THAT(why(), AllOf(HasSubstr("no whole checkpoint"), HasSubstr("step_00003")));
+  EXPECT_EQ(adapter_file(run / "anything"), run / "anything") << "who opens it will say";
+}
+
+// Planted: each way in which a log and an adapter may disagree, of a run and of a checkpoint.
+TEST(RunAdapter, PlantedFaults) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run", log = run / "log.jsonl", adapter = "adapter.safetensors",
+                 checkpoint = run / "checkpoints/step_00006";
+  run_toy(toy_job(run));
+  const std::string good = read_bytes(log);
+  const auto why = [&](const fs::path& file) { return why_refused([&] { require_logged(file); }); };
+  const auto expect = [&](const char* of_run, const char* of_checkpoint) {
+    EXPECT_THAT(why(run / adapter), HasSubstr(of_run));
+    EXPECT_THAT(why(checkpoint / adapter), HasSubstr(of_checkpoint));
+  };
+  EXPECT_EQ(why(run / adapter), "");
+  EXPECT_EQ(why(checkpoint / adapter), "");
+  EXPECT_EQ(require_logged_run(run).bytes, good.size());
+  std::string changed = good;
+  changed.replace(changed.find("\"loss\":"), 7, "\"Loss\":");
+  write_bytes(log, changed);
+  expect("log.jsonl line", "log.jsonl line");
+  write_bytes(log, "");
+  expect("log.jsonl: is empty", "log.jsonl: 0 bytes");
+  write_bytes(log, good.substr(0, good.find('\n') + 1));
+  expect("1 lines, and no checkpoint among them", "checkpoint was written behind");
+  fs::remove(log);
+  expect("log.jsonl: cannot be opened", "log.jsonl: cannot be opened");
+  write_bytes(log, good);
+  // Another adapter than the one that was written.
+  for (const fs::path& where : {run, checkpoint}) {
+    std::string bytes = read_bytes(where / adapter);
+    bytes.back() ^= 1;
+    write_bytes(where / adapter, bytes);
+  }
+  expect("the last checkpoint in", "state.json says");
+  // By itself an adapter has no log to be compared with; nor has a file of another name.
+  fs::create_directory(folder / "alone");
+  for (const fs::path& copy : {folder / "alone" / adapter, run / "mine.safetensors"}) {
+    fs::copy_file(run / adapter, copy);
+    EXPECT_EQ(why(copy), "") << copy;
+  }
+}
+
+}  // namespace
