@@ -48,7 +48,7 @@ RoutingTrace::RoutingTrace(const fs::path& path, std::int64_t experts) {
   }
   file_ = std::make_unique<store::File>(folder ? path / kTraceFile : path);
   if (file_->size() == 0) {
-    throw Error("{}: is empty, and a trace has a record a layer {}", name(), kMaker);
+    throw Error("{}: is empty: no record, and a trace has one a layer {}", name(), kMaker);
   }
   if (folder) manifest_ = read_trace_manifest(path / kTraceManifest);
   const std::int64_t stated = manifest_ ? manifest_->experts : 0;
