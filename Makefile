@@ -34,6 +34,10 @@ check-differences: build ## case G12: 1,000 random directions, a tensor of norm 
 check-hash: build ## 72 training runs, every combination of threads, memory, instruction set, kill: one SHA-256
 	@checks/check_hash.sh build/release
 
+check-emulated: build ## case J2: processors without AVX2 or FMA, by qemu: the same bits (a minute or two)
+	@checks/deps.sh <(echo qemu-user)
+	@checks/emulated_check.sh build/release --all
+
 check-faults: build ## training under failing reads, writes, fsyncs, renames and kills, up to 64 places of each kind
 	@checks/faults_check.sh build/release --all
 

@@ -20,12 +20,14 @@ programs=(check_ops check_store check_fuzz check_model check_train check_data ch
 # Scripts that run what was built.
 runs=(
   programs_check.sh
+  stale_check.sh
   mutants_check.sh
   cli_check.sh
   reference_check.sh
   generate_check.sh
   eval_check.sh
   one_hash.sh
+  emulated_check.sh
   faults_check.sh
   tokenizer_parity.sh
 )
