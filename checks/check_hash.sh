@@ -2,7 +2,8 @@
 # Usage: checks/check_hash.sh BUILD_DIR [--out FILE]
 # The same four training steps, two sequences each, at every combination of threads {1, 2, 3, 7}, memory {least,
 # middle, ample} and instruction set {scalar, AVX2, AVX-512, as far as the processor has them}, uninterrupted,
-# and killed at some write and resumed on another combination: one SHA-256 of everything that is a number. That
+# and killed at some write and resumed on another combination; and with the sequences of a step one at a time, each
+# in a sweep of its own (checks/train_apart.cc): one SHA-256 of everything that is a number. That
 # is log.jsonl (losses and gradient norms), the adapter, and adapter, moments and state of the checkpoint behind
 # every step; the first step's moments are its gradient times a constant, so all gradients are in it.
 # Memory is shown to have mattered by the bytes that were read. FILE: the table as JSON lines.
@@ -91,6 +92,16 @@ for threads in 1 2 3 7; do
     done
   done
 done
+
+apart() { # [--mean-of-means]
+  rm -rf "$run"
+  "$build/checks/train_apart" "$out/model" "$run" steps=4 sequences=2 warmup=1 rank=4 alpha=8 checkpoint-every=1 keep=4 \
+    "$@" "$out"/[abc].txt >"$out/said" 2>&1
+}
+apart && [ "$(digest)" = "$want" ]
+verdict "the sequences of a step one at a time" $? "$(digest), wanted $want: $(tail -n 1 "$out/said")"
+apart --mean-of-means && [ "$(digest)" != "$want" ]
+verdict "planted: the mean of the sequences' means is another hash" $? "$(tail -n 1 "$out/said")"
 
 # Planted: what is a number of the run is in the hash.
 rm -rf "$run"

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Usage: checks/one_hash.sh BUILD_DIR
-# The same ten training steps at 1 and 4 threads, on every instruction set, at the least and at an ample
-# memory budget, uninterrupted and killed (SIGKILL) at random moments and resumed: one SHA-256 of the
-# adapter and one of log.jsonl, which holds the losses. The least budget is found by asking: a smaller one
-# must be refused before anything is written, and what is granted must not be exceeded. The long form is
-# checks/check_hash.sh.
+# The same ten training steps at 1 and 4 threads, with the sequences of a step together and one at a time, on
+# every instruction set, at the least and at an ample memory budget, uninterrupted and killed (SIGKILL) at
+# random moments and resumed: one SHA-256 of the adapter and one of log.jsonl, which holds the losses. The
+# least budget is found by asking: a smaller one must be refused before anything is written, and what is
+# granted must not be exceeded. The long form is checks/check_hash.sh.
 set -uo pipefail
-lazylora=$1/lazylora
+build=$1 lazylora=$1/lazylora
 export OMP_WAIT_POLICY=passive
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
@@ -35,6 +35,15 @@ same() { # WHAT OPTIONS...
   verdict "$what" $?
 }
 same "4 threads" --threads 4 --ram 1GB
+# The two sequences of a step one at a time, each in a sweep of its own (checks/train_apart.cc).
+apart() { # RUN [--mean-of-means]
+  "$build/checks/train_apart" "$out/model" "$out/$1" steps=10 sequences=2 warmup=2 rank=4 alpha=8 checkpoint-every=2 \
+    "${@:2}" "$out"/[abc].txt >"$out/$1.out" 2>&1
+}
+apart apart && [ "$(digests "$out/apart")" = "$want" ]
+verdict "the sequences of a step one at a time" $? "$(tail -n 1 "$out/apart.out")"
+apart means --mean-of-means && [ "$(digests "$out/means")" != "$want" ]
+verdict "planted: the mean of the sequences' means is another hash" $? "$(tail -n 1 "$out/means.out")"
 # Where the file system lets nothing be read directly, everything is buffered and shows nothing more.
 train "$out/direct" --reads direct --ram 1GB && [ "$(digests "$out/direct")" = "$want" ]
 status=$?

@@ -100,14 +100,18 @@ TEST(Sweep, CaseF4TokensInSeveralSweeps) {
   const Bits want = bits_of(engine, whole);
   const auto adapters = checks::random_adapter_set(engine, 4, 8.0, 3);
   Bits got;
+  std::vector<double> nll;
   for (std::size_t d = 0; d < 2; ++d) {
     const EngineRun run = checks::run_backward(engine, slice(whole, d), *adapters);
     got.logits.insert(got.logits.end(), run.logits.begin(), run.logits.end());
     got.loss += run.result.loss;
+    nll.insert(nll.end(), run.result.nll.begin(), run.result.nll.end());
   }
   got.gradients = gradients_of(*adapters);
   EXPECT_TRUE(same_bits(got.logits, want.logits));
   EXPECT_TRUE(same_bits(got.gradients, want.gradients));
+  // The loss of every token, whoever else is in the sweep; and so of every sequence.
+  EXPECT_EQ(nll, checks::run_forward(engine, whole, adapters.get()).result.nll);
   // Two means, each over all trained tokens, rounded once more when added.
   EXPECT_NEAR(got.loss, want.loss, 4 * std::numeric_limits<double>::epsilon() * want.loss);
 }
