@@ -20,28 +20,34 @@ Values<S> lifted(const NamedTensors& tensors) {
   return values;
 }
 
+std::size_t every_element(std::size_t /*size*/) { return 1; }
+
+// At every stride(size)-th element of every varied input.
 template <class T>
-Values<T> gradient(const OracleOp<Dual<T, kTangents>>& op, const FixtureCase& c) {
+Values<T> gradient(const OracleOp<Dual<T, kTangents>>& op, const FixtureCase& c, int further,
+                   const std::function<std::size_t(std::size_t)>& stride) {
   Values<Dual<T, kTangents>> in = lifted<Dual<T, kTangents>>(c.varied);
   Values<T> d;
   for (auto& [name, values] : in) {
-    for (std::size_t first = 0; first < values.size(); first += kTangents) {
-      const std::size_t count = std::min<std::size_t>(kTangents, values.size() - first);
-      for (std::size_t n = 0; n < count; ++n) values[first + n].tangent[n] = T(1);
+    auto& all = values;
+    const std::size_t step = stride(all.size());
+    const std::size_t wanted = (all.size() + step - 1) / step;
+    for (std::size_t first = 0; first < wanted; first += kTangents) {
+      const std::size_t count = std::min<std::size_t>(kTangents, wanted - first);
+      const auto at = [&](std::size_t n) -> auto& { return all[(first + n) * step]; };
+      for (std::size_t n = 0; n < count; ++n) at(n).tangent[n] = T(1);
       const auto out = op(c, in);
-      for (std::size_t n = 0; n < count; ++n) values[first + n].tangent[n] = T(0);
+      for (std::size_t n = 0; n < count; ++n) at(n).tangent[n] = T(0);
       std::array<oracle::Accumulator<T>, kTangents> sum;
       for (const auto& [output, up] : c.up) {
         for (std::size_t i = 0; i < up.data.size(); ++i) {
           for (std::size_t n = 0; n < count; ++n) {
             const T& term = out.at(output).at(i).tangent[n];
-            if (up.data[i] == 0 || (oracle::real_part(term) == 0 && oracle::error_part(term) == 0))
-              continue;
-            sum[n].add(T(up.data[i]), term);
+            if (up.data[i] != 0 && !oracle::is_nothing(term)) sum[n].add(T(up.data[i]), term);
           }
         }
       }
-      for (std::size_t n = 0; n < count; ++n) d[name].push_back(sum[n].result());
+      for (std::size_t n = 0; n < count; ++n) d[name].push_back(sum[n].result(further));
     }
   }
   return d;
@@ -64,14 +70,18 @@ std::vector<OpFixture> op_fixtures() {
   return all;
 }
 
+NamedTensors fixture_inputs(const FixtureCase& c) {
+  NamedTensors inputs;
+  for (const auto* tensors : {&c.fixed, &c.varied}) {
+    for (const auto& [name, tensor] : *tensors) inputs[c.name + ".in." + name] = tensor;
+  }
+  for (const auto& [name, tensor] : c.up) inputs[c.name + ".up." + name] = tensor;
+  return inputs;
+}
+
 NamedTensors fixture_inputs(const OpFixture& op) {
   NamedTensors inputs;
-  for (const FixtureCase& c : op.cases) {
-    for (const auto* tensors : {&c.fixed, &c.varied}) {
-      for (const auto& [name, tensor] : *tensors) inputs[c.name + ".in." + name] = tensor;
-    }
-    for (const auto& [name, tensor] : c.up) inputs[c.name + ".up." + name] = tensor;
-  }
+  for (const FixtureCase& c : op.cases) inputs.merge(fixture_inputs(c));
   return inputs;
 }
 
@@ -84,10 +94,25 @@ NamedTensors solve(const OpFixture& op) {
     put(".out.", op.value(c, lifted<double>(c.varied)), oracle::real_part<double>);
     put(".bound.", op.bound(c, lifted<Bound>(c.varied)), oracle::error_part<Bound>);
     if (c.up.empty()) continue;
-    put(".grad.", gradient<double>(op.derivative, c), oracle::real_part<double>);
-    put(".grad_bound.", gradient<Bound>(op.derivative_bound, c), oracle::error_part<Bound>);
+    put(".grad.", gradient<double>(op.derivative, c, 0, every_element), oracle::real_part<double>);
+    put(".grad_bound.", gradient<Bound>(op.derivative_bound, c, op.longer_chain(c), every_element),
+        oracle::error_part<Bound>);
   }
   return solution;
+}
+
+std::map<std::string, CertifiedGradient> certified_gradient(
+    const OpFixture& op, const FixtureCase& c,
+    const std::function<std::size_t(std::size_t size)>& stride) {
+  std::map<std::string, CertifiedGradient> d;
+  for (const auto& [name, bounds] :
+       gradient<Bound>(op.derivative_bound, c, op.longer_chain(c), stride)) {
+    for (const Bound& b : bounds) {
+      d[name].want.push_back(b.value);
+      d[name].bound.push_back(b.err);
+    }
+  }
+  return d;
 }
 
 NamedTensor Draw::between(const std::string& name, std::vector<std::int64_t> shape, float low,

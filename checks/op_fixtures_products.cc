@@ -43,19 +43,23 @@ OpFixture matmul_f32() {
   return {"matmul_f32", product_cases("matmul_f32"),
           []<class S>(const FixtureCase& c, const Values<S>& in) {
             return Values<S>{{"y", product(c.weights("w"), in.at("x"), at(c.fixed, "w").shape[1])}};
-          }};
+          },
+          product_case("matmul_f32", "broad", {2, 45, 130}, 1.0f)};
 }
 
 OpFixture matmul_bf16() {
   OpFixture op = matmul_f32();
   op.name = "matmul_bf16";
   op.cases = product_cases(op.name);
-  for (FixtureCase& c : op.cases) {
+  op.wide = product_case(op.name, "broad", {2, 45, 130}, 1.0f);
+  const auto shorten = [](FixtureCase& c) {
     for (double& w : c.fixed["w"].data) {
       using namespace engine::base;
       w = double{bf16_to_float(float_to_bf16(static_cast<float>(w)))};
     }
-  }
+  };
+  for (FixtureCase& c : op.cases) shorten(c);
+  shorten(op.wide);
   return op;
 }
 
@@ -104,7 +108,8 @@ OpFixture matmul_mxfp4() {
           []<class S>(const FixtureCase& c, const Values<S>& in) {
             const std::int64_t width = at(c.varied, "x").shape[1];
             return Values<S>{{"y", product(decoded(c, "w"), in.at("x"), width)}};
-          }};
+          },
+          mxfp4_case("broad", {2, 45, 128}, 1.0f, {124, 129, 126})};
 }
 
 FixtureCase lora_case(const std::string& name, NamedTensor borders, std::int64_t rank, Product p,
@@ -138,7 +143,8 @@ OpFixture lora() {
             const oracle::Lora<S> lora_of{in.at("a"), in.at("b"), a[0], c.number("scale")};
             oracle::add_lora<S>(y, in.at("x"), lora_of, at(c.varied, "b").shape[0], a[1]);
             return Values<S>{{"y", y}};
-          }};
+          },
+          lora_case("wide", list({0, 3, 4, 10, 19}), 4, {19, 21, 33}, 1.0f)};
 }
 
 struct ExpertsSize {
@@ -189,7 +195,7 @@ FixtureCase experts_case(const std::string& name, ExpertsSize size, float spread
 }
 
 OpFixture experts() {
-  return {
+  OpFixture op = {
       "experts",
       {experts_case("one_mxfp4", {1, 1, 1, 32, 32}, 0.0f),
        experts_case("sum", {3, 4, 2, 5, 7}, 1.0f),
@@ -217,7 +223,13 @@ OpFixture experts() {
                            {adapter("expert_gate"), adapter("expert_up"), adapter("expert_down")},
                            {at(c.varied, "z").shape[1], down[1], c.number("beta_gate"),
                             c.number("beta_linear")})}};
-      }};
+      },
+      experts_case("wide", {5, 4, 2, 24, 17}, 0.5f)};
+  op.longer_chain = [](const FixtureCase& c) {
+    const std::int64_t inner = at(c.varied, "expert_down.lora_A").shape[1];
+    return static_cast<int>(2 * inner * at(c.varied, "weight").shape[1]);
+  };
+  return op;
 }
 
 }  // namespace

@@ -37,7 +37,8 @@ OpFixture rmsnorm() {
        rmsnorm_case("large", 2, 16, 1e6, 1e6), rmsnorm_case("outlier", 2, 33, 1e4, 1.0)},
       []<class S>(const FixtureCase& c, const Values<S>& in) {
         return Values<S>{{"y", oracle::rmsnorm<S>(in.at("x"), c.weights("w"), c.number("eps"))}};
-      }};
+      },
+      rmsnorm_case("wide", 2, 300, 1.0, 1.0)};
 }
 
 FixtureCase l2norm_case(const std::string& name, std::int64_t rows, std::int64_t width,
@@ -58,7 +59,8 @@ OpFixture l2norm() {
             std::vector<S> y = oracle::l2norm<S>(in.at("x"), c.whole("width"));
             for (S& v : y) v *= S(c.number("scale"));
             return Values<S>{{"y", y}};
-          }};
+          },
+          l2norm_case("wide", 3, 128, 1.0f)};
 }
 
 FixtureCase situ_case(const std::string& name, std::int64_t count, float scale,
@@ -82,7 +84,8 @@ OpFixture situ_glu() {
       []<class S>(const FixtureCase& c, const Values<S>& in) {
         return Values<S>{{"y", oracle::situ_glu<S>(in.at("a"), in.at("u"), c.number("beta_gate"),
                                                    c.number("beta_linear"))}};
-      }};
+      },
+      situ_case("wide", 333, 5.0f, true)};
 }
 
 FixtureCase gate_case(const std::string& name, std::int64_t tokens, std::int64_t heads,
@@ -110,7 +113,8 @@ OpFixture kda_gate() {
             std::vector<S> alpha;
             for (const S& v : g) alpha.push_back(exp(v));
             return Values<S>{{"g", g}, {"alpha", alpha}};
-          }};
+          },
+          gate_case("wide", 3, 4, 37, 4.0f)};
 }
 
 // The scores' logits are a real product, as in the model: an exact one would leave the router's own
@@ -149,7 +153,8 @@ OpFixture router() {
               }
             }
             return Values<S>{{"weight", r.weight}, {"index", index}};
-          }};
+          },
+          router_case("wide", 5, 70, 16, -4.0f, 4.0f)};
 }
 
 FixtureCase loss_case(const std::string& name, std::int64_t vocabulary, NamedTensor targets,
@@ -185,7 +190,8 @@ OpFixture cross_entropy() {
               sum.add(nll[t]);
             }
             return Values<S>{{"nll", nll}, {"loss", {sum.result() / S(c.number("count"))}}};
-          }};
+          },
+          loss_case("wide", 1500, list({113, -1, 1294}), -6.0f, 6.0f)};
 }
 
 }  // namespace

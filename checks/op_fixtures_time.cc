@@ -35,7 +35,8 @@ OpFixture short_conv() {
             const auto& shape = at(c.fixed, "w").shape;
             return Values<S>{{"y", oracle::short_conv<S>(in.at("x"), c.weights("w"), shape[0],
                                                          shape[1], c.first_tokens())}};
-          }};
+          },
+          conv_case("wide", 35, 4, list({0, 1, 7, 9, 12}), 2.0f)};
 }
 
 // Keys and queries shorter than one, as l2norm leaves them.
@@ -95,7 +96,8 @@ OpFixture kda() {
                 std::span<const S>(in.at("beta")), {shape[1], shape[2], shape[2]}, c.first_tokens(),
                 &state);
             return Values<S>{{"o", std::move(o)}, {"state", std::move(state)}};
-          }};
+          },
+          kda_case("wide", 2, 16, list({0, 19, 33}), {-1.0f, 0.0f, -0.5f})};
 }
 
 FixtureCase mla_case(const std::string& name, oracle::MlaShape shape, NamedTensor borders,
@@ -126,7 +128,8 @@ OpFixture mla() {
             const oracle::MlaShape shape{kv[1], nope, at(c.varied, "kr").shape[1], kv[2] - nope};
             return Values<S>{{"o", oracle::mla_attention<S>(in.at("q"), in.at("kv"), in.at("kr"),
                                                             shape, c.first_tokens())}};
-          }};
+          },
+          mla_case("broad", {2, 20, 4, 33}, list({0, 11, 12, 21}), 1.5f)};
 }
 
 // Sources of different scale, as bank entries are; 0.004 is small enough for eps to matter.
@@ -162,7 +165,8 @@ OpFixture attn_res() {
             }
             return Values<S>{{"y", oracle::attn_res<S>(sources, c.weights("norm"),
                                                        c.weights("proj"), c.number("eps"))}};
-          }};
+          },
+          res_case("wide", 9, 2, 48, 1.0f)};
 }
 
 }  // namespace

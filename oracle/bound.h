@@ -68,6 +68,8 @@ struct Bound {
   Bound& operator/=(const Bound& b);
 };
 
+inline bool is_nothing(const Bound& x) { return x.value == 0 && x.err == 0; }
+
 // Closes a hand-made bound: the error becomes infinite where it is not a number or where float32
 // could overflow (`largest`: the largest magnitude on the way), and is widened so that the rounding
 // of the bound itself cannot make it too small.

@@ -53,7 +53,9 @@ Dual<Bound, N> log_sum_exp(std::span<const Dual<Bound, N>> x) {
   Dual<Bound, N> r(log_sum_exp(std::span<const Bound>(values)));
   for (int n = 0; n < N; ++n) {
     Accumulator<Bound> sum;
-    for (size_t j = 0; j < p.size(); ++j) sum.add(p[j], x[j].tangent[n]);
+    for (size_t j = 0; j < p.size(); ++j) {
+      if (!is_nothing(x[j].tangent[n])) sum.add(p[j], x[j].tangent[n]);
+    }
     r.tangent[n] = sum.result();
   }
   return r;

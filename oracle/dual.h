@@ -114,23 +114,29 @@ struct ScalarTraits<Dual<T, N>> {
   static Dual<T, N> rounded(double c) { return Dual<T, N>(rounded_constant<T>(c)); }
 };
 
-// One accumulator a component: Dual<Bound> keeps the order-free bound for its derivatives as well.
+// One accumulator a component: Dual<Bound> keeps the order-free bound for its derivatives as well. Most
+// terms of a derivative by one element are zero (another row, another column); they are not counted, or
+// a bound would pay for the roundings of a sum that no backward takes.
 template <class T, int N>
 class Accumulator<Dual<T, N>> {
  public:
   void add(const Dual<T, N>& x) {
     value_.add(x.value);
-    for (int n = 0; n < N; ++n) tangent_[n].add(x.tangent[n]);
+    for (int n = 0; n < N; ++n) {
+      if (!is_nothing(x.tangent[n])) tangent_[n].add(x.tangent[n]);
+    }
   }
   void add(double w, const Dual<T, N>& x) {
     value_.add(w, x.value);
-    for (int n = 0; n < N; ++n) tangent_[n].add(w, x.tangent[n]);
+    for (int n = 0; n < N; ++n) {
+      if (!is_nothing(x.tangent[n])) tangent_[n].add(w, x.tangent[n]);
+    }
   }
   void add(const Dual<T, N>& x, const Dual<T, N>& y) {
     value_.add(x.value, y.value);
     for (int n = 0; n < N; ++n) {
-      tangent_[n].add(x.tangent[n], y.value);
-      tangent_[n].add(x.value, y.tangent[n]);
+      if (!is_nothing(x.tangent[n])) tangent_[n].add(x.tangent[n], y.value);
+      if (!is_nothing(y.tangent[n])) tangent_[n].add(x.value, y.tangent[n]);
     }
   }
   Dual<T, N> result(int extra = 0) const {

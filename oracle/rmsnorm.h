@@ -54,7 +54,9 @@ Dual<Bound, N> inverse_root(std::span<const Dual<Bound, N>> x, double divisor, d
   const Bound slope = r.value * r.value * r.value / divisor;
   for (int n = 0; n < N; ++n) {
     Accumulator<Bound> sum;
-    for (const auto& v : x) sum.add(v.value, v.tangent[n]);
+    for (const auto& v : x) {
+      if (!is_nothing(v.tangent[n])) sum.add(v.value, v.tangent[n]);
+    }
     r.tangent[n] = -(slope * sum.result());
   }
   return r;

@@ -52,6 +52,12 @@ S sigmoid(const S& x) {
   return S(1) / (S(1) + exp(-x));
 }
 
+// Whether x is zero and nothing else: a sum has a term less then, and rounds a time less.
+template <class S>
+bool is_nothing(const S& x) {
+  return x == S(0);
+}
+
 // Tells a scalar with a bound what range its value is known to keep. Others have no use for it.
 template <class S>
 S known_within(const S& x, double /*low*/, double /*high*/, double /*roundings*/) {

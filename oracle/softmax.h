@@ -91,7 +91,9 @@ std::vector<Dual<Bound, N>> softmax(std::span<const Dual<Bound, N>> c) {
   std::vector<Dual<Bound, N>> out(p.begin(), p.end());
   for (int n = 0; n < N; ++n) {
     Accumulator<Bound> mean;
-    for (size_t i = 0; i < p.size(); ++i) mean.add(p[i], c[i].tangent[n]);
+    for (size_t i = 0; i < p.size(); ++i) {
+      if (!is_nothing(c[i].tangent[n])) mean.add(p[i], c[i].tangent[n]);
+    }
     for (size_t i = 0; i < p.size(); ++i)
       out[i].tangent[n] = p[i] * (c[i].tangent[n] - mean.result());
   }

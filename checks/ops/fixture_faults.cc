@@ -73,6 +73,32 @@ double root_of_width(const Tensors& tensors, const std::string& id) {
   return std::sqrt(static_cast<double>(at(tensors, id + ".in.x").shape.back()));
 }
 
+// The gradient of `which` element by element from up, output and the case's own tensors.
+FixtureFault gradient(
+    std::string name, const std::string& which,
+    std::function<double(const Tensors&, const std::string&, double, std::size_t)> wrong) {
+  return {std::move(name), nullptr,
+          [which, wrong](Values<double>& values, const Tensors& tensors, const std::string& id) {
+            auto& d = values.at("grad." + which);
+            for (std::size_t i = 0; i < d.size(); ++i) d[i] = wrong(tensors, id, d[i], i);
+          }};
+}
+double tensor_value(const Tensors& tensors, const std::string& key, std::size_t i) {
+  return at(tensors, key).data.at(i);
+}
+
+// y / x is what a norm multiplies by.
+FixtureFault no_projection() {
+  return {"no projection in the gradient", nullptr,
+          [](Values<double>& values, const Tensors& t, const std::string& id) {
+            const auto& x = at(t, id + ".in.x").data;
+            const auto& up = at(t, id + ".up.y").data;
+            for (std::size_t i = 0; i < x.size(); ++i) {
+              values.at("grad.x")[i] = up[i] * values.at("out.y")[i] / x[i];
+            }
+          }};
+}
+
 std::vector<FixtureFault> product_faults(const std::string& weight) {
   return {input("last column dropped", "x", drop_last_column),
           input("rows of the weight rotated", weight, rotate)};
@@ -85,35 +111,42 @@ std::map<std::string, std::vector<FixtureFault>> fixture_faults() {
   faults["rmsnorm"] = {
       result("sum instead of mean", "out.y",
              [](const Tensors& t, const std::string& id) { return 1 / root_of_width(t, id); }),
-      input("no eps", "eps", set_to(0)),
-      input("no weight", "w", set_to(1)),
-      {"no projection in the gradient", nullptr,
-       [](Values<double>& values, const Tensors& t, const std::string& id) {
-         const auto& x = at(t, id + ".in.x").data;
-         const auto& up = at(t, id + ".up.y").data;
-         for (std::size_t i = 0; i < x.size(); ++i) {  // y / x is w / r
-           values.at("grad.x")[i] = up[i] * values.at("out.y")[i] / x[i];
-         }
-       }}};
+      input("no eps", "eps", set_to(0)), input("no weight", "w", set_to(1)), no_projection()};
   faults["l2norm"] = {result("mean instead of sum", "out.y", root_of_width),
-                      input("scale twice", "scale", times(double{0.3f}))};
-  faults["situ_glu"] = {{"sigmoid of the capped gate", nullptr,
-                         [](Values<double>& values, const Tensors& t, const std::string& id) {
-                           const auto& a = at(t, id + ".in.a").data;
-                           const double beta = at(t, id + ".in.beta_gate").data[0];
-                           for (std::size_t i = 0; i < a.size(); ++i) {
-                             values.at("out.y")[i] *=
-                                 (1 + std::exp(-a[i])) /
-                                 (1 + std::exp(-beta * std::tanh(a[i] / beta)));
-                           }
-                         }},
-                        exchanged("branches exchanged", "a", "u"),
-                        exchanged("caps exchanged", "beta_gate", "beta_linear"),
-                        input("no cap of the gate", "beta_gate", set_to(1e6)),
-                        input("no cap of the linear branch", "beta_linear", set_to(1e6))};
+                      input("scale twice", "scale", times(double{0.3f})), no_projection()};
+  faults["situ_glu"] = {
+      {"sigmoid of the capped gate", nullptr,
+       [](Values<double>& values, const Tensors& t, const std::string& id) {
+         const auto& a = at(t, id + ".in.a").data;
+         const double beta = at(t, id + ".in.beta_gate").data[0];
+         for (std::size_t i = 0; i < a.size(); ++i) {
+           values.at("out.y")[i] *=
+               (1 + std::exp(-a[i])) / (1 + std::exp(-beta * std::tanh(a[i] / beta)));
+         }
+       }},
+      gradient("sigmoid taken for a constant", "a",
+               [](const Tensors& t, const std::string& id, double d, std::size_t i) {
+                 const double a = tensor_value(t, id + ".in.a", i);
+                 const double beta = tensor_value(t, id + ".in.beta_gate", 0);
+                 const double h = std::tanh(a / beta);
+                 const double of_tanh = 1 - h * h;  // times σ
+                 const double of_sigmoid = beta * h / (1 + std::exp(a));
+                 return d * of_tanh / (of_tanh + of_sigmoid);
+               }),
+      exchanged("branches exchanged", "a", "u"),
+      exchanged("caps exchanged", "beta_gate", "beta_linear"),
+      input("no cap of the gate", "beta_gate", set_to(1e6)),
+      input("no cap of the linear branch", "beta_linear", set_to(1e6))};
   faults["kda_gate"] = {
       input("rate of another head", "a_log", rotate), input("no rate", "a_log", set_to(0)),
-      input("no bias", "dt_bias", set_to(0)), input("another bound", "bound", set_to(-4.99))};
+      input("no bias", "dt_bias", set_to(0)), input("another bound", "bound", set_to(-4.99)),
+      gradient("no rate in the slope", "z",
+               [](const Tensors& t, const std::string& id, double d, std::size_t i) {
+                 const auto& shape = at(t, id + ".in.z").shape;
+                 const auto head =
+                     i / static_cast<std::size_t>(shape[2]) % static_cast<std::size_t>(shape[1]);
+                 return d / std::exp(tensor_value(t, id + ".in.a_log", head));
+               })};
   faults["router"] = {input("choice without bias", "bias", set_to(0)),
                       input("not renormalised", "renormalize", set_to(0)),
                       input("scaling forgotten", "scaling", set_to(1)),
@@ -141,6 +174,13 @@ std::map<std::string, std::vector<FixtureFault>> fixture_faults() {
          }
        },
        nullptr},
+      gradient("probabilities alone as the gradient", "logits",
+               [](const Tensors& t, const std::string& id, double d, std::size_t i) {
+                 const auto width = static_cast<std::size_t>(at(t, id + ".in.logits").shape[1]);
+                 const double target = tensor_value(t, id + ".in.targets", i / width);
+                 const double count = tensor_value(t, id + ".in.count", 0);
+                 return static_cast<double>(i % width) == target ? d + 1 / count : d;
+               }),
       result("in bits", "out.nll",
              [](const Tensors&, const std::string&) { return 1 / std::log(2.0); })};
   faults["short_conv"] = {input("taps reversed", "w", reverse_rows),
