@@ -34,6 +34,14 @@ rejects "an id twice" 'stands twice' < <(row x one 1; row x one 1)
 rejects "a row without its end" 'no line >>>' < <(row x one 1 | head -n -1)
 rejects "a row without a reason" 'wants why' < <(row x one 1 | grep -v '^why')
 
+printf 'one\nthree\ntwo\ntwo\n' >"$out/a.cc"
+{ row x three two && printf '[y]\nwhy   because\nfile  a.cc\ncheck check_self\n<<<\none\n===\n>>>\n'; } >"$out/table"
+for id in x y; do
+  "$mutate" "$out/table" "$out" apply $id >"$out/said" 2>&1 && [ "$(head -n 2 "$out/a.cc" | tr '\n' ' ')" != "one three " ] &&
+    "$mutate" "$out/table" "$out" revert $id >"$out/said" 2>&1 && [ "$(cat "$out/a.cc")" = "$(printf 'one\nthree\ntwo\ntwo')" ]
+  verdict "a fault that stands there already, or is nothing, is taken out again ($id)" $?
+done
+printf 'one\ntwo\ntwo\n' >"$out/a.cc"
 row x one 1 >"$out/table"
 "$mutate" "$out/table" "$out" apply x >"$out/said" 2>&1 && [ "$(head -n 1 "$out/a.cc")" = 1 ] &&
   "$mutate" "$out/table" "$out" revert x >"$out/said" 2>&1 && [ "$(cat "$out/a.cc")" = "$(printf 'one\ntwo\ntwo')" ]

@@ -97,13 +97,27 @@ std::size_t only_place(const std::string& content, const std::string& wanted, co
   return at;
 }
 
-void replace(const fs::path& root, const Mutant& row, const std::string& from,
-             const std::string& to) {
-  std::string content = read(root / row.file);
-  content.replace(only_place(content, from, row), from.size(), to);
-  std::ofstream out(root / row.file, std::ios::binary | std::ios::trunc);
+void write(const fs::path& path, const std::string& content) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out << content;
-  if (!out.flush()) refuse(fmt::format("{}: cannot be written", row.file));
+  if (!out.flush()) refuse(fmt::format("{}: cannot be written", path.string()));
+}
+
+// The file as it was stays beside it: a fault may be empty, or stand there more than once, so that it
+// could not be found again.
+fs::path kept(const fs::path& root, const Mutant& row) { return root / (row.file + ".unchanged"); }
+
+void apply(const fs::path& root, const Mutant& row) {
+  std::string content = read(root / row.file);
+  const std::size_t at = only_place(content, row.text, row);
+  write(kept(root, row), content);
+  write(root / row.file, content.replace(at, row.text.size(), row.fault));
+}
+
+// Written anew, not renamed: with its old time it would look older than what was built of the fault.
+void revert(const fs::path& root, const Mutant& row) {
+  write(root / row.file, read(kept(root, row)));
+  fs::remove(kept(root, row));
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -121,9 +135,9 @@ int run(const std::vector<std::string>& arguments) {
   for (const Mutant& row : table) {
     if (row.id != arguments[3]) continue;
     if (arguments[2] == "apply") {
-      replace(root, row, row.text, row.fault);
+      apply(root, row);
     } else if (arguments[2] == "revert") {
-      replace(root, row, row.fault, row.text);
+      revert(root, row);
     } else {
       refuse(fmt::format("\"{}\" is none of list, apply, revert", arguments[2]));
     }

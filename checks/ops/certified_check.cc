@@ -84,12 +84,11 @@ class Account {
   }
   void print(const std::string& op) {
     std::sort(ratio_.begin(), ratio_.end());
-    const auto sharper = std::lower_bound(ratio_.begin(), ratio_.end(), 1.0) - ratio_.begin();
+    const auto smaller = std::lower_bound(ratio_.begin(), ratio_.end(), 1.0) - ratio_.begin();
     fmt::print(
         "{:<13} worst error/allowed {:.3f}; bound over share: median {:.2g}, largest {:.2g}, "
-        "sharper "
-        "in {} of {}\n  ulps: {}\n",
-        op, worst_, ratio_.at(ratio_.size() / 2), ratio_.back(), sharper, ratio_.size(),
+        "smaller in {} of {}\n  ulps: {}\n",
+        op, worst_, ratio_.at(ratio_.size() / 2), ratio_.back(), smaller, ratio_.size(),
         to_text(ulps_));
     testing::Test::RecordProperty("worst " + op, fmt::format("{}", worst_));
     testing::Test::RecordProperty("ulps " + op, to_text(ulps_));
