@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Usage: checks/stale_check.sh BUILD_DIR
 # Case J4: a changed header leaves no stale object. What Ninja rebuilds is what its records of dependencies say, so
-# every object that was built must have one, newer records than the object's age would show, and in it every
-# header of ours that its source includes, directly or through another, worked out here from the sources alone.
+# every object that is up to date must have one that is no older than itself, and in it every header of ours that
+# its source includes, directly or through another, worked out here from the sources alone.
 # (checks/mutants.sh is the proof by doing: rows that change a header, incremental builds, and a stale object would
 # be a survivor.)
 set -uo pipefail
 shopt -s inherit_errexit
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.." || exit 1
+root=$PWD
 . checks/verdicts.sh
 if [ ! -f "$build/build.ninja" ]; then
   skip "no build.ninja under $build: another generator keeps its own records"
@@ -31,7 +32,20 @@ while read -r object; do [ -f "$build/$object" ] && echo "$object"; done <"$out/
 # One line for every object that lacks a record, and every header that a record lacks. A source is the first name
 # of a record. A precompiled header stands in a record by itself: what it was made of is in its own.
 missing() { # DEPS
-  awk -v root="$PWD/" -v build="$build/" '
+  missing_or_outdated "$1" | while IFS= read -r line; do
+    outdated "${line%%: *}" || printf '%s\n' "$line"
+  done
+}
+# What its record names changed since: it will be built anew, and its record with it.
+outdated() { # OBJECT
+  local path
+  while read -r path; do
+    [ "$path" -nt "$1" ] && return
+  done < <("$ninja" -t deps "$1" | tail -n +2)
+  return 1
+}
+missing_or_outdated() { # DEPS
+  awk -v root="$root/" -v build="$build/" '
     function clean(path,    parts, n, i, kept, m) {  # below the root, without ".."
       if (path !~ /^\//) path = build path
       n = split(path, parts, "/"); m = 0
@@ -58,7 +72,7 @@ missing() { # DEPS
       path = clean($1)
       if (source == "") { source = path; source_of[object] = path }
       has[object, path] = 1
-      if (path ~ /\.gch$/) { path = substr(path, 1, length(path)); precompiled[object] = $1 }
+      if (path ~ /\.gch$/) precompiled[object] = $1
     }
     END {
       for (i = 1; i <= count; ++i) {
@@ -74,6 +88,7 @@ missing() { # DEPS
     }' "$out/includes" "$out/objects" "$1"
 }
 
+cd "$build" || exit 1 # where the paths of records begin
 objects=$(wc -l <"$out/objects")
 [ "$objects" -gt 0 ] || { echo "stale_check: nothing was built under $build" >&2; exit 1; }
 missing "$out/deps" >"$out/said"
