@@ -105,6 +105,34 @@ if command -v openssl >/dev/null; then
 else
   skip "time proofs: no openssl command to make one with"
 fi
+# An OpenTimestamps proof, and the header of a block that nobody mined for Bitcoin: `ots NAME FILE TIME` makes
+# NAME.ots of FILE, its hash hashed twice more, and NAME.header with that as its Merkle root.
+bytes() { printf "$(tr -d ' ' <<<"$1" | sed 's/../\\x&/g')"; }
+hash() { bytes "$1" | sha256sum | cut -c 1-64; }
+ots() {
+  local digest word header nonce=0
+  digest=$(sha256sum <"$2" | cut -c 1-64)
+  bytes "004f70656e54696d657374616d7073000050726f6f6600bf89e2e884e8929401 08 $digest 0808 00 0588960d73d71901 01 07" >"$out/$1.ots"
+  word=$(printf %08x "$3")
+  header=$(printf '00000020%064d%s%s' 0 "$(hash "$(hash "$digest")")" "${word:6:2}${word:4:2}${word:2:2}${word:0:2}ffff7f20")
+  until [[ $(hash "$(hash "$header$(printf %02x000000 $nonce)")") =~ [0-6].$ ]]; do nonce=$((nonce + 1)); done
+  printf '%s%02x000000\n' "$header" $nonce >"$out/$1.header"
+}
+start=$(sed -n 's/.*"start_unix_ns": \([0-9]*\).*/\1/p' "$out/run/manifest.json" | head -n 1)
+ots early "$out/reg/0001-note.json" $((start / 1000000000 - 60))
+ots late "$out/reg/0001-note.json" $((start / 1000000000 + 60))
+ots other "$out/note.txt" $((start / 1000000000 - 60))
+registered=(--preregistration "$out/reg/0001-note.json" --block-header "$out/early.header" --ots-proof)
+exits "an OpenTimestamps proof holds" 0 "0001-note: met" "${eval[@]}" "${registered[@]}" "$out/early.ots" --out "$out/stamped"
+grep -q '"time": "OpenTimestamps: existed when block .* about 2^1 hashes .* block 7; .* checked elsewhere' "$out/stamped/results.json"
+verdict "and the report says what that rests on" $?
+exits "without the header it proves nothing" 0 "0001-note: met" "${eval[@]}" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --out "$out/headless"
+grep -q '"time": "own clock only: the OpenTimestamps proof leads to Bitcoin block 7, whose header was not given"' "$out/headless/results.json"
+verdict "and the report says so" $?
+refused "an OpenTimestamps proof of something else" "time proof: .*other.ots" "${registered[@]}" "$out/other.ots"
+refused "one by another header" "time proof: .*early.ots.*other.header has" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/other.header"
+refused "one whose block is younger than the run" "younger: proven for" "${registered[@]:0:2}" --ots-proof "$out/late.ots" --block-header "$out/late.header"
+exits "a header without a proof is bad usage" 2 "ots-proof" "${eval[@]}" "${registered[@]:0:4}"
 "${register[@]}" 0002-late >/dev/null
 refused "one that is younger than the run" "younger: registered at" --preregistration "$out/reg/0002-late.json"
 "${train[@]}" --out "$out/plain" >/dev/null 2>&1

@@ -15,8 +15,8 @@
 #include "engine/cli/common.h"
 #include "engine/cli/eval_run.h"
 #include "engine/cli/eval_tasks.h"
+#include "engine/cli/eval_time.h"
 #include "engine/measure/eval_results.h"
-#include "engine/measure/time_proof.h"
 #include "engine/store/durable.h"
 #include "engine/train/manifest.h"
 #include "engine/train/run_adapter.h"
@@ -25,7 +25,8 @@ namespace engine::cli {
 namespace {
 
 struct EvalOptions {
-  std::string model, run, adapter, out, preregistration, time_proof, time_authorities;
+  std::string model, run, adapter, out, preregistration;
+  TimeProofFiles proofs;
   TaskFiles files;
   std::int64_t chunk = 256, stride = 0;
   std::string bos = "none";
@@ -67,22 +68,6 @@ measure::RegistrationFacts registration_of(const EvalOptions& options, const Run
     facts.unreadable = wrong.what();
   }
   return facts;
-}
-
-// What is known of when the registration was written, in words; into `facts` what judges.
-std::string prove_time(const EvalOptions& options, measure::RegistrationFacts& facts) {
-  if (!facts.registered) return "";
-  if (options.time_proof.empty()) return "own clock only";
-  try {
-    const measure::ProvenTime proven =
-        measure::verify_time_proof(options.time_proof, facts.file_sha256, options.time_authorities);
-    facts.proven_unix_s = proven.unix_s;
-    return fmt::format("RFC 3161: existed at {}, certificates SHA-256 {}", proven.text,
-                       base::sha256_hex_of_file(options.time_authorities));
-  } catch (const base::Error& wrong) {
-    facts.time_proof_wrong = wrong.what();
-    return "own clock only: the time proof does not hold";
-  }
 }
 
 // Both models over one task, one line of results on the way.
@@ -180,7 +165,7 @@ void run_eval(const EvalOptions& options) {
   }
   report_pack(*open.model, options.machine);
   evaluation.registration = registration_of(options, run ? &*run : nullptr);
-  const std::string time = prove_time(options, evaluation.registration);
+  const std::string time = prove_time(options.proofs, evaluation.registration);
   evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
   evaluation.verdict.time_proof = time;
   if (!options.out.empty()) write_out(options.out, evaluation);
@@ -240,16 +225,7 @@ void add_eval_command(CLI::App& app) {
           .add_option("--preregistration", options->preregistration,
                       "the registration that the run began with; decides the verdict")
           ->check(refuse_empty);
-  auto* proof = command
-                    .add_option("--time-proof", options->time_proof,
-                                "RFC 3161 answer for the registration's file, verified offline")
-                    ->check(refuse_empty)
-                    ->needs(registration);
-  proof->needs(command
-                   .add_option("--time-authorities", options->time_authorities,
-                               "certificates that the proof's signature has to lead to, PEM")
-                   ->check(refuse_empty)
-                   ->needs(proof));
+  add_time_proof_options(command, registration, options->proofs);
   command.add_option("--out", options->out, "folder for results.json and units.jsonl")
       ->check(refuse_empty);
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");

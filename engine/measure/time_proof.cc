@@ -46,12 +46,19 @@ ProvenTime time_of(TS_TST_INFO* info, const std::filesystem::path& answer) {
   std::tm utc{};
   const ASN1_GENERALIZEDTIME* stated = TS_TST_INFO_get_time(info);
   if (stated == nullptr || ASN1_TIME_to_tm(stated, &utc) != 1) refuse(answer, "states no time");
-  return {static_cast<std::int64_t>(::timegm(&utc)),
-          fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
-                      utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec)};
+  const auto unix_s = static_cast<std::int64_t>(::timegm(&utc));
+  return {unix_s, utc_text(unix_s)};
 }
 
 }  // namespace
+
+std::string utc_text(std::int64_t unix_s) {
+  const std::time_t time = unix_s;
+  std::tm utc{};
+  ::gmtime_r(&time, &utc);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02} UTC", utc.tm_year + 1900, utc.tm_mon + 1,
+                     utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec);
+}
 
 ProvenTime verify_time_proof(const std::filesystem::path& answer, const std::string& sha256_hex,
                              const std::filesystem::path& authorities) {
