@@ -139,6 +139,19 @@ refused "one that is younger than the run" "younger: registered at" --preregistr
 exits "a run without one is exploratory" 0 "exploratory" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --chunk 16
 exits "and cannot get one afterwards" 1 "began without" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json"
 
+# Texts of a corpus: what is dated after the day, checked, and told where from.
+printf '{"file":"note.txt","date":"2026-09-01","revision":"r7","source":"a hand"}\n{"file":"a.txt","date":"2024-02-29","revision":"r1","source":"seq"}\n' >"$out/list.jsonl"
+exits "a corpus" 0 "1 texts, 1 left out" "$lazylora" data corpus --list "$out/list.jsonl" --after 2025-12-31 --out "$out/later"
+exits "a day that was not is bad usage" 2 "no calendar has" "$lazylora" data corpus --list "$out/list.jsonl" --after 2025-02-30 --out "$out/never"
+exits "a run is judged on its texts" 0 "0001-note: met" "$here/reports/eval.sh" "$build" "$out/corpus" --run "$out/run" --text "$out/later" --chunk 16 --preregistration "$out/reg/0001-note.json"
+grep -q '"revision": "r7"' "$out/corpus/results.json" && grep -q '\[r7\](results.json#L' "$out/corpus/report.md" && audit "$out/corpus/report.md" "$out/corpus/results.json"
+verdict "and the report says their revisions" $?
+exits "registered as its texts" 0 "0003-later.json" "$lazylora" preregister 0003-later "${register[@]:2:4}" --data "$out/later" "${register[@]:8}"
+grep -q "\"sha256\": \"$(sha256sum <"$out/note.txt" | cut -d' ' -f1)\"" "$out/reg/0003-later.json"
+verdict "with their digests" $?
+printf 'w' | dd of="$out/later/texts/note.txt" bs=1 conv=notrunc status=none
+exits "a text that changed since is not evaluated" 1 "the manifest says" "$lazylora" eval --run "$out/run" --text "$out/later" --chunk 16
+
 # What does not belong to the run.
 sed -i '2s/"loss":/"loss": /' "$out/plain/log.jsonl"
 exits "a log whose chain is broken" 1 "log.jsonl line 3" "$lazylora" eval --run "$out/plain" --text "$out/note.txt"

@@ -105,6 +105,24 @@ Block task_table(const EvidenceLines& evidence) {
   return table;
 }
 
+// Where the texts of corpora come from; a heading alone: there are none.
+Block origin_table(const EvidenceLines& evidence) {
+  Block table{Block::Kind::kTable, {{}}, ""};
+  for (const char* head : {"task", "dated", "all after", "revision", "source", "corpus"}) {
+    table.rows[0].push_back(words(head));
+  }
+  for (const auto& [task, facts] : evidence.at("/lazylora/tasks").items()) {
+    if (!facts.contains("corpus")) continue;
+    const std::string at = "/lazylora/tasks" + step(task) + "/corpus/";
+    std::vector<Cell> row{words(task)};
+    for (const char* fact : {"date", "after", "revision", "source", "sha256"}) {
+      row.push_back(value(evidence, at + fact));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 Block score_table(const EvidenceLines& evidence) {
   const bool adapted = !evidence.at("/lazylora/adapter_sha256").is_null();
   Block table{Block::Kind::kTable, {{}}, ""};
@@ -153,6 +171,9 @@ Page page_of(const EvidenceLines& evidence, const std::string& folder) {
       "tokens and bytes below; top1 is the share of scored tokens with the highest logit. The "
       "interval is of the paired difference, by bootstrap over units (units.jsonl).")}));
   page.blocks.push_back(task_table(evidence));
+  if (const Block origins = origin_table(evidence); origins.rows.size() > 1) {
+    page.blocks.push_back(origins);
+  }
   page.blocks.push_back(heading("What was evaluated"));
   page.blocks.push_back(subject_table(evidence));
   page.blocks.push_back(heading("Figures"));

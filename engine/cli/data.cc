@@ -142,6 +142,7 @@ void add_data_command(CLI::App& app) {
       ->add_option("--not-in", held_out->not_in, "sets whose records are left out")
       ->required()
       ->check(refuse_empty);
+  add_data_corpus_command(*data);
   add_data_show_command(*data);
 }
 

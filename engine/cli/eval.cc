@@ -194,7 +194,10 @@ void add_eval_command(CLI::App& app) {
       ->excludes(run)
       ->needs(model);
   command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
-  command.add_option("--text", options->files.texts, "plain texts, UTF-8")->check(refuse_empty);
+  command
+      .add_option("--text", options->files.texts,
+                  "plain texts, UTF-8, or folders of `lazylora data corpus`")
+      ->check(refuse_empty);
   auto* ids = command.add_option("--ids", options->files.ids, "files of token ids, one task")
                   ->check(refuse_empty);
   command

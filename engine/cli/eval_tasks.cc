@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
+#include "engine/data/corpus.h"
 #include "engine/data/ids.h"
 #include "engine/data/packed_set.h"
 #include "engine/train/manifest.h"
@@ -87,14 +88,28 @@ std::vector<measure::EvalTask> open_tasks(const TaskFiles& files, const data::To
   const auto bytes = [&](std::int32_t id) {
     return static_cast<std::int64_t>(tokenizer.decode({&id, 1}).size());
   };
-  for (const std::string& file : files.texts) {
-    const std::string text = read_text(file, held);
+  const auto add_text = [&](const std::string& text, const std::string& file,
+                            std::optional<measure::TextOrigin> origin) {
     measure::EvalTask task;
     task.sha256 = base::sha256_hex(text);
     task.units = measure::chunk_units(tokenizer.encode(text, file), settings, bytes, file);
     task.has_bytes = true;
     task.words = measure::count_words(text);
+    task.origin = std::move(origin);
     add("text", file, std::move(task));
+  };
+  for (const std::string& file : files.texts) {
+    if (!fs::is_directory(file)) {
+      add_text(read_text(file, held), file, {});
+      continue;
+    }
+    const data::Corpus corpus = data::read_corpus(file);
+    for (const data::CorpusText& text : corpus.texts) {
+      held.grow(text.bytes * kBytesATextByte);
+      add_text(data::read_corpus_text(file, text), text.name,
+               measure::TextOrigin{corpus.manifest_sha256, corpus.after, text.date, text.revision,
+                                   text.source});
+    }
   }
   if (!files.ids.empty()) tasks.push_back(of_ids(files.ids, tokenizer, settings, bytes, budget));
   for (const std::string& folder : files.sets)

@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
+#include "engine/data/corpus.h"
 #include "engine/measure/preregistration.h"
 #include "engine/store/durable.h"
 
@@ -23,20 +24,24 @@ struct PreregisterOptions {
   measure::Preregistration registered;
 };
 
-// A set is named by its manifest, as an evaluation names it.
-std::string digest_of(const std::string& data) {
-  const std::filesystem::path path = data;
-  return base::sha256_hex_of_file(std::filesystem::is_directory(path) ? path / "manifest.json"
-                                                                      : path);
+// Data under the names and digests that an evaluation gives them: a set has those of its manifest, a
+// corpus those of each of its texts.
+void add_data(const std::string& data, std::vector<measure::RegisteredData>& registered) {
+  const std::filesystem::path path = std::filesystem::path(data).lexically_normal();
+  if (data::is_corpus(path)) {
+    for (const data::CorpusText& text : data::read_corpus(path).texts) {
+      registered.push_back({text.name, text.sha256});
+    }
+    return;
+  }
+  const bool folder = std::filesystem::is_directory(path);
+  registered.push_back({(path.has_filename() ? path : path.parent_path()).filename().string(),
+                        base::sha256_hex_of_file(folder ? path / "manifest.json" : path)});
 }
 
 void run_preregister(measure::Preregistration registered, const PreregisterOptions& options) {
   namespace fs = std::filesystem;
-  for (const std::string& data : options.data) {
-    const fs::path path = fs::path(data).lexically_normal();
-    registered.data.push_back(
-        {(path.has_filename() ? path : path.parent_path()).filename().string(), digest_of(data)});
-  }
+  for (const std::string& data : options.data) add_data(data, registered.data);
   registered.registered_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count();
@@ -72,7 +77,7 @@ void add_preregister_command(CLI::App& app) {
       ->check(refuse_empty)
       ->capture_default_str();
   command.add_option("--question", r.question, "the question")->required();
-  command.add_option("--data", options->data, "texts and sets that it is answered on")
+  command.add_option("--data", options->data, "texts, corpora and sets that it is answered on")
       ->required()
       ->check(refuse_empty);
   command.add_option("--task", r.task, "task that decides, e.g. text:FILE or set:FOLDER")

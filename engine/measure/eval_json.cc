@@ -43,13 +43,21 @@ Json task_facts(const TaskResult& task, bool seen) {
   Json bytes, words;
   if (task.has_bytes) bytes = task.base.bytes;
   if (task.words > 0) words = task.words;
-  return {{"kind", task.kind},
-          {"sha256", task.sha256},
-          {"trained_on", seen},
-          {"units", task.base_units.size()},
-          {"tokens", task.base.tokens},
-          {"bytes", bytes},
-          {"words", words}};
+  Json facts = {{"kind", task.kind},
+                {"sha256", task.sha256},
+                {"trained_on", seen},
+                {"units", task.base_units.size()},
+                {"tokens", task.base.tokens},
+                {"bytes", bytes},
+                {"words", words}};
+  if (task.origin) {
+    facts["corpus"] = {{"sha256", task.origin->corpus_sha256},
+                       {"after", task.origin->after},
+                       {"date", task.origin->date},
+                       {"revision", task.origin->revision},
+                       {"source", task.origin->source}};
+  }
+  return facts;
 }
 
 Json run_of(const EvalRun& run) {

@@ -120,6 +120,7 @@ TaskResult make_result(const EvalTask& task, std::vector<UnitScore> base,
   result.sha256 = task.sha256;
   result.words = task.words;
   result.has_bytes = task.has_bytes;
+  result.origin = task.origin;
   for (const EvalUnit& unit : task.units) result.unit_bytes.push_back(unit.bytes);
   result.base = sum_of(task, base);
   result.base_units = std::move(base);

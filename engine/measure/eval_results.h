@@ -23,6 +23,7 @@ struct TaskResult {
   std::string name, kind, sha256;
   std::int64_t words = 0;
   bool has_bytes = false;
+  std::optional<TextOrigin> origin;
   std::vector<UnitScore> base_units, adapter_units;  // adapter: empty without one
   std::vector<std::int64_t> unit_bytes;
   TaskScore base, adapter;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ struct EvalUnit {
   std::int64_t bytes = 0;             // of the text of the scored targets
 };
 
+// Of a text of a corpus (data/corpus.h): what its list said of it.
+struct TextOrigin {
+  std::string corpus_sha256;  // of the manifest
+  std::string after, date, revision, source;
+};
+
 // A text, or a held-out set, under the name that results give it.
 struct EvalTask {
   std::string name;
@@ -25,6 +32,7 @@ struct EvalTask {
   std::vector<EvalUnit> units;
   bool has_bytes = false;  // bits per byte are defined: every scored target is text
   std::int64_t words = 0;  // of the whole text
+  std::optional<TextOrigin> origin;
 };
 
 struct UnitScore {
