@@ -92,8 +92,8 @@ std::string unknown_command(const CLI::App& app, std::span<const char* const> wo
     std::vector<std::string> names;
     const CLI::App* next = nullptr;
     for (const CLI::App* sub : at->get_subcommands(nullptr)) {
-      if (sub->get_name().empty() || sub->get_group().empty()) continue;
-      names.push_back(sub->get_name());
+      if (sub->get_name().empty()) continue;
+      if (!sub->get_group().empty()) names.push_back(sub->get_name());  // not of the hidden ones
       if (sub->get_name() == word) next = sub;
     }
     if (next == nullptr) {
