@@ -24,7 +24,8 @@ std::size_t every_element(std::size_t /*size*/) { return 1; }
 
 // At every stride(size)-th element of every varied input.
 template <class T>
-Values<T> gradient(const OracleOp<Dual<T, kTangents>>& op, const FixtureCase& c, int further,
+Values<T> gradient(const OracleOp<Dual<T, kTangents>>& op, const FixtureCase& c,
+                   const std::function<int(const std::string&)>& further,
                    const std::function<std::size_t(std::size_t)>& stride) {
   Values<Dual<T, kTangents>> in = lifted<Dual<T, kTangents>>(c.varied);
   Values<T> d;
@@ -47,10 +48,14 @@ Values<T> gradient(const OracleOp<Dual<T, kTangents>>& op, const FixtureCase& c,
           }
         }
       }
-      for (std::size_t n = 0; n < count; ++n) d[name].push_back(sum[n].result(further));
+      for (std::size_t n = 0; n < count; ++n) d[name].push_back(sum[n].result(further(name)));
     }
   }
   return d;
+}
+
+std::function<int(const std::string&)> longer_chain(const OpFixture& op, const FixtureCase& c) {
+  return [&](const std::string& name) { return op.longer_chain(c, name); };
 }
 
 template <class S>
@@ -87,6 +92,7 @@ NamedTensors fixture_inputs(const OpFixture& op) {
 
 NamedTensors solve(const OpFixture& op) {
   NamedTensors solution;
+  const auto none = [](const std::string&) { return 0; };
   for (const FixtureCase& c : op.cases) {
     const auto put = [&](const std::string& kind, const auto& values, auto of) {
       for (const auto& [name, v] : values) solution[c.name + kind + name] = part(v, of);
@@ -94,8 +100,9 @@ NamedTensors solve(const OpFixture& op) {
     put(".out.", op.value(c, lifted<double>(c.varied)), oracle::real_part<double>);
     put(".bound.", op.bound(c, lifted<Bound>(c.varied)), oracle::error_part<Bound>);
     if (c.up.empty()) continue;
-    put(".grad.", gradient<double>(op.derivative, c, 0, every_element), oracle::real_part<double>);
-    put(".grad_bound.", gradient<Bound>(op.derivative_bound, c, op.longer_chain(c), every_element),
+    put(".grad.", gradient<double>(op.derivative, c, none, every_element),
+        oracle::real_part<double>);
+    put(".grad_bound.", gradient<Bound>(op.derivative_bound, c, longer_chain(op, c), every_element),
         oracle::error_part<Bound>);
   }
   return solution;
@@ -106,7 +113,7 @@ std::map<std::string, CertifiedGradient> certified_gradient(
     const std::function<std::size_t(std::size_t size)>& stride) {
   std::map<std::string, CertifiedGradient> d;
   for (const auto& [name, bounds] :
-       gradient<Bound>(op.derivative_bound, c, op.longer_chain(c), stride)) {
+       gradient<Bound>(op.derivative_bound, c, longer_chain(op, c), stride)) {
     for (const Bound& b : bounds) {
       d[name].want.push_back(b.value);
       d[name].bound.push_back(b.err);

@@ -66,8 +66,10 @@ struct OpFixture {
   std::string name;
   std::vector<FixtureCase> cases;  // those of the files
   FixtureCase wide;  // of the size of the op's own check: worked out when it is wanted
-  // Roundings that a backward's chain of additions has and a forward sweep does not, see solve().
-  std::function<int(const FixtureCase&)> longer_chain = [](const FixtureCase&) { return 0; };
+  // Roundings that a backward's chain of additions into the input `name` has and a forward sweep does
+  // not, see solve().
+  std::function<int(const FixtureCase&, const std::string& name)> longer_chain =
+      [](const FixtureCase&, const std::string&) { return 0; };
   OracleOp<double> value;
   OracleOp<oracle::Bound> bound;
   OracleOp<oracle::Dual<double, kTangents>> derivative;

@@ -21,7 +21,7 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 
 # "FILE HEADER" of every #include "HEADER"; headers that CMake writes are not ours to name.
-grep -rHoE '^ *#include "[^"]+"' --include='*.h' --include='*.cc' engine oracle checks |
+grep -rHoE '^ *#include "[^"]+"' --include='*.h' --include='*.cc' engine oracle reports checks |
   sed -E 's/^([^:]+):.*"([^"]+)"$/\1 \2/' | while read -r file header; do
   [ -f "$header" ] && echo "$file $header"
 done >"$out/includes"
