@@ -113,6 +113,44 @@ TEST_F(Corpus, KeepsWhatIsDatedAfterTheDay) {
   EXPECT_EQ(build(list).manifest_sha256, first);
 }
 
+// A file that is written under a name of its own first takes that from the text that has it.
+TEST_F(Corpus, NoTextIsWrittenOverByAnother) {
+  write("a.tmp", "one text");
+  write("a", "another");
+  for (const char* first : {"a.tmp", "a"}) {
+    const char* second = first == std::string("a") ? "a.tmp" : "a";
+    build(lines({entry(first, "2025-01-01"), entry(second, "2025-01-01")}));
+    const data::Corpus corpus = data::read_corpus(scratch_ / "out");
+    ASSERT_EQ(corpus.texts.size(), 2U);
+    for (const data::CorpusText& text : corpus.texts) {
+      EXPECT_EQ(data::read_corpus_text(scratch_ / "out", text),
+                checks::read_bytes(scratch_ / "in" / text.name));
+    }
+  }
+}
+
+TEST_F(Corpus, MemoryAndDiskThatDoNotSufficeAreNamed) {
+  write("new.txt", std::string(100'000, 'x'));
+  write("list.jsonl", lines(four()));
+  engine::base::RamBudget budget(50'000);
+  EXPECT_THAT(refusal([&] {
+                data::build_corpus(scratch_ / "out", {scratch_ / "in" / "list.jsonl", "2024-12-31"},
+                                   budget);
+              }),
+              HasSubstr("a text of a corpus"));
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "out"));
+  std::string why;
+  {
+    const checks::FileSizeLimit limit(50'000);
+    why = refusal([&] {
+      engine::base::RamBudget ample(std::uint64_t{1} << 24);
+      data::build_corpus(scratch_ / "out", {scratch_ / "in" / "list.jsonl", "2024-12-31"}, ample);
+    });
+  }
+  EXPECT_THAT(why, AllOf(HasSubstr("new.txt: cannot be written"), HasSubstr("too large")));
+  EXPECT_FALSE(std::filesystem::exists(scratch_ / "out"));
+}
+
 TEST_F(Corpus, ADayIsOneThatThereWas) {
   for (const char* day : {"2024-02-29", "2000-02-29", "2023-12-31", "0001-01-01"}) {
     EXPECT_EQ(refusal([&] { data::require_day(day, "here"); }), "") << day;
@@ -199,6 +237,15 @@ TEST_F(Corpus, PlantedFaultsOfAFolder) {
               HasSubstr("texts 1: \"../../last.txt\" is no name"));
   EXPECT_THAT(why_unread([](json& m) { m["texts"][0].erase("sha256"); }), HasSubstr("no sha256"));
   EXPECT_THAT(why_unread([](json& m) { m["texts"] = 1; }), HasSubstr("not an array"));
+  // What a list may not say, a manifest may not either; between texts and left_out as well.
+  EXPECT_THAT(why_unread([](json& m) { m["texts"][1]["file"] = "new.txt"; }),
+              HasSubstr("texts 1: new.txt has the name new.txt, as texts 0 has"));
+  EXPECT_THAT(why_unread([](json& m) { m["texts"][1]["sha256"] = m["texts"][0]["sha256"]; }),
+              HasSubstr("texts 1: last.txt has the bytes of SHA-256"));
+  EXPECT_THAT(why_unread([](json& m) { m["left_out"][0]["file"] = "last.txt"; }),
+              HasSubstr("left_out 0: last.txt has the name last.txt, as texts 1 has"));
+  EXPECT_THAT(why_unread([](json& m) { m["texts"][0]["sha256"] = m["left_out"][1]["sha256"]; }),
+              HasSubstr("left_out 1: day.txt has the bytes of SHA-256"));
   EXPECT_THAT(why_unread([](json& m) { m["after"] = "soon"; }), HasSubstr("\"soon\" is no day"));
   std::filesystem::remove(scratch_ / "out" / "manifest.json");
   EXPECT_THAT(refusal([&] { data::read_corpus(scratch_ / "out"); }), HasSubstr("manifest.json"));

@@ -2,9 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <map>
-#include <string_view>
+#include <span>
+#include <utility>
 
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
@@ -21,7 +25,7 @@ namespace fs = std::filesystem;
 using base::Error;
 using Json = nlohmann::ordered_json;
 
-constexpr std::uint64_t kMostManifestBytes = 64'000'000, kMostTextBytes = std::uint64_t{1} << 32;
+constexpr std::uint64_t kMostManifestBytes = 64'000'000;
 // A text's entry, its row in the manifest and in two maps, with what the allocator adds.
 constexpr std::uint64_t kEntryBytes = 2000;
 constexpr std::array<const char*, 4> kFields = {"file", "date", "revision", "source"};
@@ -65,26 +69,46 @@ Listed parse_entry(const LineReader::Line& line, const std::string& where,
   return listed;
 }
 
-// A text's bytes, and in `text` what they are.
-std::string read_listed(const fs::path& path, CorpusText& text, base::RamBudget& budget) {
-  base::Charge held(budget, "a text of a corpus");
-  held.grow(store::File(path).size());
-  std::string bytes = store::read_text(path, kMostTextBytes);
+// Of one opening: what was charged, or compared with a manifest, is what is read.
+std::string read_whole(const store::File& file) {
+  std::string bytes(file.size(), '\0');
+  file.read(0, std::as_writable_bytes(std::span(bytes)));
+  return bytes;
+}
+
+// A text's bytes, charged to `held`, and in `text` what they are.
+std::string read_listed(const fs::path& path, CorpusText& text, base::Charge& held) {
+  const store::File file(path);
+  if (file.size() == 0) throw Error("{}: is empty", path.string());
+  held.grow(file.size());
+  std::string bytes = read_whole(file);
   require_utf8(bytes, path.string());
   text.bytes = bytes.size();
   text.sha256 = base::sha256_hex(bytes);
   return bytes;
 }
 
+// Synced with its folder. A DurableFile would take NAME.tmp for its own, and another text may have
+// that name.
+void write_new(const fs::path& path, const std::string& bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "wbx");
+  bool whole = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  if (file != nullptr && std::fclose(file) != 0) whole = false;
+  if (!whole) throw Error("{}: cannot be written: {}", path.string(), std::strerror(errno));
+}
+
 // Refuses what was there already, under this name or with these bytes.
 class Seen {
  public:
-  void require_new(const CorpusText& text, const std::string& list, std::int64_t line) {
-    const auto refuse_second = [&](std::map<std::string, std::int64_t>& seen,
+  explicit Seen(std::string file) : file_(std::move(file)) {}
+
+  // `place`: in the file
+  void require_new(const CorpusText& text, const std::string& place) {
+    const auto refuse_second = [&](std::map<std::string, std::string>& seen,
                                    const std::string& what, const char* kind) {
-      const auto [found, is_new] = seen.emplace(what, line);
+      const auto [found, is_new] = seen.emplace(what, place);
       if (is_new) return;
-      throw Error("{}: line {}: {} has {} {}, as line {} has", list, line, text.name, kind, what,
+      throw Error("{}: {}: {} has {} {}, as {} has", file_, place, text.name, kind, what,
                   found->second);
     };
     refuse_second(names_, text.name, "the name");
@@ -92,7 +116,8 @@ class Seen {
   }
 
  private:
-  std::map<std::string, std::int64_t> names_, digests_;
+  const std::string file_;
+  std::map<std::string, std::string> names_, digests_;
 };
 
 Json row_of(const CorpusText& text) {
@@ -174,16 +199,17 @@ Corpus build_corpus(const fs::path& out, const CorpusSettings& settings, base::R
   fs::create_directory(folder.path() / "texts");
   base::Charge entries(budget, "the entries of a corpus");
   LineReader lines(settings.list);
-  Seen seen;
+  Seen seen(list);
   while (const auto line = lines.next()) {
     entries.grow(kEntryBytes + 4 * line->text.size());
     Listed listed = parse_entry(*line, fmt::format("{}: line {}", list, line->number),
                                 settings.list.parent_path());
-    const std::string bytes = read_listed(listed.path, listed.text, budget);
-    seen.require_new(listed.text, list, listed.line);
+    base::Charge held(budget, "a text of a corpus");
+    const std::string bytes = read_listed(listed.path, listed.text, held);
+    seen.require_new(listed.text, fmt::format("line {}", listed.line));
     // Days of one length in digits, highest first, are in the order of their letters.
     if (listed.text.date > corpus.after) {
-      store::write_file_durably(text_path(folder.path(), listed.text.name), bytes);
+      write_new(text_path(folder.path(), listed.text.name), bytes);
       corpus.texts.push_back(std::move(listed.text));
     } else {
       corpus.left_out.push_back(std::move(listed.text));
@@ -225,16 +251,24 @@ Corpus read_corpus(const fs::path& folder) {
       throw Error("{}: {} is dated {}, not after {}", where, kept.name, kept.date, corpus.after);
     }
   }
+  Seen seen(where);
+  for (const auto& [key, texts] :
+       {std::pair("texts", &corpus.texts), std::pair("left_out", &corpus.left_out)}) {
+    for (std::size_t i = 0; i < texts->size(); ++i) {
+      seen.require_new((*texts)[i], fmt::format("{} {}", key, i));
+    }
+  }
   corpus.manifest_sha256 = base::sha256_hex(text);
   return corpus;
 }
 
 std::string read_corpus_text(const fs::path& folder, const CorpusText& text) {
   const fs::path path = text_path(folder, text.name);
-  if (const std::uint64_t bytes = store::File(path).size(); bytes != text.bytes) {
-    throw Error("{}: has {} bytes, the manifest says {}", path.string(), bytes, text.bytes);
+  const store::File file(path);
+  if (file.size() != text.bytes) {
+    throw Error("{}: has {} bytes, the manifest says {}", path.string(), file.size(), text.bytes);
   }
-  std::string bytes = store::read_text(path, kMostTextBytes);
+  std::string bytes = read_whole(file);
   if (const std::string digest = base::sha256_hex(bytes); digest != text.sha256) {
     throw Error("{}: has SHA-256 {}, the manifest says {}", path.string(), digest, text.sha256);
   }

@@ -53,10 +53,10 @@ Corpus build_corpus(const std::filesystem::path& out, const CorpusSettings& sett
 bool is_corpus(const std::filesystem::path& folder);
 
 // The manifest of a folder that build_corpus wrote.
-// Errors    Error naming the file and the field
+// Errors    Error naming the file and the field, or two texts of one name or of the same bytes
 Corpus read_corpus(const std::filesystem::path& folder);
 
-// One of its texts, whole.
+// One of its texts, whole; its `bytes` are the caller's to charge.
 // Errors    Error naming the file: another size or digest than the manifest has
 std::string read_corpus_text(const std::filesystem::path& folder, const CorpusText& text);
 

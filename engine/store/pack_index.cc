@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "lazylora pack 1";
 // The released model's has 2,500 rows of about 300 bytes.
-constexpr std::uint64_t kMaxIndexBytes = 64 << 20;
+constexpr std::uint64_t kMaxIndexBytes = 8 << 20;
 
 Json json_of(const PackIndex::Shard& shard) {
   return {{"file", shard.file}, {"bytes", shard.bytes}, {"header_sha256", shard.header_sha256}};

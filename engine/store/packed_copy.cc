@@ -87,7 +87,12 @@ PackedCopy::PackedCopy(const std::filesystem::path& folder, const ShardReader& c
   }
   for (std::size_t i = 0; i < source_.size(); ++i) {
     const TensorEntry& entry = reader_.entries()[i];
-    if (source_[i] != nullptr || is_padding(entry)) continue;
+    if (source_[i] != nullptr) continue;
+    if (is_padding(entry)) {
+      if (entry.bytes < kBlock) continue;
+      throw Error("{}: tensor {}: has {} bytes, padding has less than {}",
+                  reader_.file_of(entry).path().string(), entry.name, entry.bytes, kBlock);
+    }
     throw Error("{}: tensor {}: is {} at byte {}, but does not stand in {}",
                 reader_.file_of(entry).path().string(), entry.name, kind_of(entry), entry.offset,
                 index);
@@ -110,8 +115,12 @@ std::vector<PackedCopy::Piece> PackedCopy::sources(std::uint64_t offset,
   const std::span<const TensorEntry> entries = reader_.entries();
   const auto behind = std::ranges::upper_bound(entries, offset, {}, &TensorEntry::offset);
   assert(behind != entries.begin());
+  auto at = std::prev(behind);
+  // A tensor of no bytes may stand before or behind the one that begins where it does.
+  while (at->bytes == 0) --at;
   std::vector<Piece> pieces;
-  for (auto at = std::prev(behind); bytes > 0; ++at) {
+  for (; bytes > 0; ++at) {
+    if (at->bytes == 0) continue;
     const TensorEntry* tensor = source_[static_cast<std::size_t>(at - entries.begin())];
     assert(tensor != nullptr);
     const std::uint64_t skip = offset - at->offset;

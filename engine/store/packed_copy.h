@@ -23,8 +23,9 @@ inline constexpr std::string_view kPadding = "padding.";
 class PackedCopy {
  public:
   // Errors    Error naming file, tensor and both values: a name, dtype, shape or place that index,
-  //           copy and checkpoint do not agree on, a tensor too many or too few, another header,
-  //           size or configuration; those of ShardReader and read_pack_index
+  //           copy and checkpoint do not agree on, a tensor too many or too few, padding of a block
+  //           or more, another header, size or configuration; those of ShardReader and
+  //           read_pack_index
   PackedCopy(const std::filesystem::path& folder, const ShardReader& checkpoint,
              const std::string& config_sha256, const ReadSettings& settings = {});
 

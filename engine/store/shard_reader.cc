@@ -30,8 +30,15 @@ struct ShardReader::State {
       read(copy->reader());
       return true;
     } catch (const base::Error& error) {
-      if (!lost.exchange(true) && tell_lost) tell_lost(error.what());
+      if (!lost.exchange(true) && tell_lost) tell(error.what());
       return false;
+    }
+  }
+  // A warning that cannot be given (a closed stderr) does not end the step that goes on without it.
+  void tell(const std::string& why) const noexcept {
+    try {
+      tell_lost(why);
+    } catch (...) {
     }
   }
 };
