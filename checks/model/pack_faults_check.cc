@@ -6,8 +6,12 @@
 
 #include <cstring>
 #include <functional>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "checks/model/pack_case.h"
+#include "engine/store/digests.h"
 
 namespace {
 
@@ -29,6 +33,35 @@ using testing::HasSubstr;
 
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
 
+// A safetensors file whose header was changed; what follows it is as it was.
+std::string with_header(const std::string& file,
+                        const std::function<void(nlohmann::ordered_json&)>& change) {
+  std::uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  const std::string data = file.substr(sizeof length + length);
+  auto json = nlohmann::ordered_json::parse(file.substr(sizeof length, length));
+  change(json);
+  std::string header = json.dump();
+  const std::size_t block = engine::store::kBlock;
+  const std::size_t bytes = (sizeof length + header.size() + block - 1) / block * block;
+  header.resize(bytes - sizeof length, ' ');
+  length = header.size();
+  std::string changed(sizeof length, '\0');
+  std::memcpy(changed.data(), &length, sizeof length);
+  return changed + header + data;
+}
+
+// A block of padding behind all else.
+void add_padding(std::string& file) {
+  file = with_header(file, [](nlohmann::ordered_json& header) {
+    const std::uint64_t end = std::prev(header.end()).value().at("data_offsets").at(1);
+    header["padding.more"] = {{"dtype", "U8"},
+                              {"shape", {engine::store::kBlock}},
+                              {"data_offsets", {end, end + engine::store::kBlock}}};
+  });
+  file.append(engine::store::kBlock, '\0');
+}
+
 // Any bytes of the copy, before and after it was lost.
 TEST(Pack, B10_EveryRangeHasItsSourceInTheCheckpoint) {
   checks::ScratchFolder folder;
@@ -39,7 +72,11 @@ TEST(Pack, B10_EveryRangeHasItsSourceInTheCheckpoint) {
   auto copy = std::make_unique<PackedCopy>(
       folder / "pack", reader, engine::model::load_config(checks::tiny_checkpoint()).sha256);
   const PackedCopy& packed = *copy;
-  reader.use(std::move(copy), [&](const std::string& why) { told.push_back(why); });
+  // What comes of telling is no matter of the read.
+  reader.use(std::move(copy), [&](const std::string& why) {
+    told.push_back(why);
+    throw std::runtime_error("cannot be told");
+  });
   const auto shard = static_cast<std::int32_t>(reader.files().size());
   const auto check = [&](std::uint64_t offset, std::size_t count) {
     checks::PieceRoom room;
@@ -107,7 +144,8 @@ TEST(Pack, B10_CopyThatDiffersIsNeverUsed) {
       {"a space in the header", pack, replace("}} ", "}}\n"), "header SHA-256"},
       {"a byte of a tensor", pack, [](std::string& text) { text[text.size() / 2] ^= 1; },
        "modified_ns"},
-      {"a byte of the padding", pack, [](std::string& text) { text.back() ^= 1; }, "modified_ns"},
+      {"the last byte", pack, [](std::string& text) { text.back() ^= 1; }, "modified_ns"},
+      {"a block of padding", pack, add_padding, "padding has less than 4096"},
       {"a byte more", pack, [](std::string& text) { text += '\0'; }, "after the last tensor"},
       {"a byte less", pack, [](std::string& text) { text.pop_back(); }, "data_offsets"},
       {"a row less in the index", index,
@@ -126,6 +164,9 @@ TEST(Pack, B10_CopyThatDiffersIsNeverUsed) {
        "header SHA-256"},
       {"a field more", index, replace("{\"format\"", "{\"more\": 1, \"format\""), "6 fields"},
       {"another format", index, replace("pack 1", "pack 2"), "lazylora pack 2"},
+      {"more than any index has", index,
+       [](std::string& text) { text.append(std::size_t{8} << 20, ' '); },
+       "more than the 8388608 expected"},
       {"a key twice", index, replace("{\"format\"", "{\"copy\": {}, \"format\""), "copy"},
       {"no digest", index, in_row("\"sha256\"", "\"sha512\""), "sha256"},
       {"a number for a name", index, replace(row.c_str(), "7"), "name is number"},
@@ -153,6 +194,79 @@ TEST(Pack, B10_CopyThatDiffersIsNeverUsed) {
         HasSubstr((folder / "pack").string()))
         << fault.what << ": the file is gone";
   }
+}
+
+TEST(Pack, PaddingIsZeroAndMayBeEmpty) {
+  checks::ScratchFolder folder;
+  const fs::path pack = folder / "pack", file = pack / engine::store::kPackFile;
+  fs::copy(tiny_copy(), pack);
+  const std::string right = read_bytes(file);
+  std::uint64_t place = 0;
+  const ShardReader packed(pack);
+  for (const TensorEntry& entry : packed.entries()) {
+    if (entry.name.starts_with(engine::store::kPadding)) place = entry.offset + entry.bytes - 1;
+  }
+  ASSERT_GT(place, 0u);
+  std::string bytes = right;
+  bytes[place] ^= 0x40;
+  write_bytes(file, bytes);
+  EXPECT_THAT(verify_copy(pack, checks::tiny_checkpoint()),
+              AllOf(HasSubstr("tensor padding."), HasSubstr("is 0x40, padding is 0x00"),
+                    HasSubstr(fmt::format("at byte {}:", place))));
+  // Before every tensor one more that has no bytes.
+  write_bytes(file, with_header(right, [](nlohmann::ordered_json& header) {
+                std::vector<std::uint64_t> begins;
+                for (const auto& [name, tensor] : header.items()) {
+                  if (name != "__metadata__") begins.push_back(tensor.at("data_offsets").at(0));
+                }
+                for (const std::uint64_t begin : begins) {
+                  header[fmt::format("padding.none{}", begin)] = {
+                      {"dtype", "U8"}, {"shape", {0}}, {"data_offsets", {begin, begin}}};
+                }
+              }));
+  auto index = engine::store::read_pack_index(pack / engine::store::kPackIndex);
+  index.copy = engine::store::shards_of(ShardReader(pack)).front();
+  engine::store::write_pack_index(pack / engine::store::kPackIndex, index);
+  ASSERT_EQ(verify_copy(pack, checks::tiny_checkpoint()), "");
+  const ShardReader reader(checks::tiny_checkpoint());
+  const PackedCopy copy(pack, reader, engine::model::load_config(checks::tiny_checkpoint()).sha256);
+  const auto entries = copy.reader().entries();
+  for (std::size_t i = 0; i + 2 < entries.size(); ++i) {
+    const TensorEntry &one = entries[i], &empty = entries[i + 1], &two = entries[i + 2];
+    const auto padding = [](const TensorEntry& entry) {
+      return entry.name.starts_with(engine::store::kPadding);
+    };
+    if (padding(one) || padding(two)) continue;
+    ASSERT_EQ(empty.bytes, 0u);
+    const auto pieces = copy.sources(one.offset + 1, one.bytes + two.bytes - 1);
+    ASSERT_EQ(pieces.size(), 2u);
+    EXPECT_EQ(pieces[0].tensor->name, one.name);
+    EXPECT_EQ(pieces[1].tensor->name, two.name);
+    EXPECT_EQ(pieces[1].skip, 0u);
+  }
+}
+
+// The index against a digest manifest of the same checkpoint, and of one in which a row differs.
+TEST(Pack, DigestsOfTheIndexAreThoseOfTheManifest) {
+  checks::ScratchFolder folder;
+  const ShardReader reader(checks::tiny_checkpoint());
+  const std::string config = engine::model::load_config(checks::tiny_checkpoint()).sha256;
+  const PackedCopy copy(tiny_copy(), reader, config);
+  const fs::path manifest = folder / "digests";
+  engine::store::write_digests(manifest, reader, config);
+  EXPECT_EQ(checks::described(engine::store::compare_digests(copy, manifest)), "");
+  const std::string right = read_bytes(manifest);
+  const std::size_t row = right.find(fmt::format("{{\"name\": \"{}\"", kPackedNorm));
+  ASSERT_NE(row, std::string::npos);
+  const std::size_t end = right.find('\n', row), digest = right.find("\"sha256\": \"", row) + 11;
+  const std::string was = right.substr(digest, 64), now(64, 'a');
+  write_bytes(manifest, right.substr(0, digest) + now + right.substr(digest + 64));
+  EXPECT_THAT(checks::described(engine::store::compare_digests(copy, manifest)),
+              AllOf(HasSubstr(engine::store::kPackIndex), HasSubstr(kPackedNorm), HasSubstr(was),
+                    HasSubstr(now)));
+  write_bytes(manifest, right.substr(0, row) + right.substr(end + 1));
+  EXPECT_THAT(checks::described(engine::store::compare_digests(copy, manifest)),
+              AllOf(HasSubstr(kPackedNorm), HasSubstr(was), HasSubstr("no such tensor")));
 }
 
 // Names, types and places of the other checkpoint are the same, config.json too: its bytes are not.

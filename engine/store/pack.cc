@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <optional>
+#include <string_view>
 
 #include "engine/base/sha256.h"
+#include "engine/store/digest_manifest.h"
 #include "engine/store/durable.h"
 #include "engine/store/safetensors_writer.h"
 
@@ -115,22 +119,44 @@ std::vector<Finding> verify_pack(const PackedCopy& copy, const ShardReader& chec
     if (what == PackCheck::kBoth) compare(checkpoint, checkpoint.find(row.name), row.sha256);
   }
   for (const TensorEntry& entry : copy.reader().entries()) {
-    if (!entry.name.starts_with(kPadding)) continue;
-    std::uint64_t offset = entry.offset;
-    bool zero = true;
+    if (!entry.name.starts_with(kPadding) || entry.bytes == 0) continue;
+    // One piece: a PackedCopy has no padding of a block or more.
     for_each_piece(copy.reader(), entry, room, [&](std::span<const std::byte> piece) {
       if (progress) progress(piece.size());
-      for (const std::byte byte : piece) {
-        if (zero && byte != std::byte{0}) {
-          zero = false;
-          findings.push_back({Severity::kError, copy.reader().file_of(entry).path().string(),
-                              std::string(entry.name), offset,
-                              fmt::format("is {:#04x}, padding is 0x00",
-                                          std::to_integer<unsigned>(byte))});
-        }
-        ++offset;
-      }
+      const auto other =
+          std::ranges::find_if(piece, [](std::byte byte) { return byte != std::byte{0}; });
+      if (other == piece.end()) return;
+      findings.push_back(
+          {Severity::kError, copy.reader().file_of(entry).path().string(), std::string(entry.name),
+           entry.offset + static_cast<std::uint64_t>(other - piece.begin()),
+           fmt::format("is {:#04x}, padding is 0x00", std::to_integer<unsigned>(*other))});
     });
+  }
+  return findings;
+}
+
+std::vector<Finding> compare_digests(const PackedCopy& copy,
+                                     const std::filesystem::path& manifest) {
+  std::map<std::string_view, std::string_view> left;
+  for (const PackIndex::Tensor& row : copy.index().tensors) left.emplace(row.name, row.sha256);
+  const std::string index = (copy.reader().folder() / kPackIndex).string();
+  std::vector<Finding> findings;
+  read_manifest(
+      manifest, [](const ManifestRow&) {},
+      [&](const ManifestRow& row) {
+        const auto found = left.find(row.name);
+        if (found == left.end()) return;
+        if (found->second != row.sha256) {
+          findings.push_back({Severity::kError, index, row.name, std::nullopt,
+                              fmt::format("SHA-256 is {}, {} says {}", found->second,
+                                          manifest.string(), row.sha256)});
+        }
+        left.erase(found);
+      });
+  for (const auto& [name, sha256] : left) {
+    findings.push_back(
+        {Severity::kError, index, std::string(name), std::nullopt,
+         fmt::format("SHA-256 is {}, {} has no such tensor", sha256, manifest.string())});
   }
   return findings;
 }

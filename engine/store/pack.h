@@ -50,6 +50,11 @@ std::vector<Finding> verify_pack(const PackedCopy& copy, const ShardReader& chec
                                  PackCheck what, std::span<std::byte> room,
                                  const PackProgress& progress = {});
 
+// Compares the index's digests with those of a digest manifest (digests.h). A tensor of which they
+// differ, or that the manifest has not, is a finding with both values.
+// Errors    those of read_manifest
+std::vector<Finding> compare_digests(const PackedCopy& copy, const std::filesystem::path& manifest);
+
 // Notes in the folder that both copies, as they are now, were found equal.
 void remember_verified(const std::filesystem::path& folder, const PackedCopy& copy);
 

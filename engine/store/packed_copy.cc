@@ -115,12 +115,9 @@ std::vector<PackedCopy::Piece> PackedCopy::sources(std::uint64_t offset,
   const std::span<const TensorEntry> entries = reader_.entries();
   const auto behind = std::ranges::upper_bound(entries, offset, {}, &TensorEntry::offset);
   assert(behind != entries.begin());
-  auto at = std::prev(behind);
-  // A tensor of no bytes may stand before or behind the one that begins where it does.
-  while (at->bytes == 0) --at;
   std::vector<Piece> pieces;
-  for (; bytes > 0; ++at) {
-    if (at->bytes == 0) continue;
+  for (auto at = std::prev(behind); bytes > 0; ++at) {
+    if (at->bytes == 0) continue;  // padding too may be of none
     const TensorEntry* tensor = source_[static_cast<std::size_t>(at - entries.begin())];
     assert(tensor != nullptr);
     const std::uint64_t skip = offset - at->offset;
