@@ -1,7 +1,10 @@
 #include "engine/cli/pack.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
+#include <cerrno>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <vector>
@@ -32,6 +35,21 @@ std::uint64_t tensors_of(const std::vector<store::PackRun>& runs) {
   return tensors;
 }
 
+// What tells a copy's files from others, wherever the folder stands.
+std::string files_of(const std::filesystem::path& folder) {
+  std::string text;
+  for (const char* name : {store::kPackFile, store::kPackIndex}) {
+    const std::filesystem::path path = folder / name;
+    struct stat file {};
+    if (::stat(path.c_str(), &file) != 0) {
+      throw base::Error("{}: {}", path.string(), std::strerror(errno));
+    }
+    text += fmt::format("{}{} ({} bytes, inode {}, modified {}.{:09})", text.empty() ? "" : ", ",
+                        name, file.st_size, file.st_ino, file.st_mtim.tv_sec, file.st_mtim.tv_nsec);
+  }
+  return text;
+}
+
 void require_same(std::span<const store::Finding> findings, const std::string& folder) {
   if (findings.empty()) return;
   for (const store::Finding& finding : findings) {
@@ -59,7 +77,7 @@ void run(const PackOptions& options) {
   const auto count = [&](std::uint64_t more) { progress.add(more); };
   // What was just written is to come from the disk, not from the page cache.
   const store::ReadSettings direct{.direct = store::DirectReads::kAlways};
-  // What it remembers is what was there before it was read.
+  // The files as they were before they were read: what is remembered is of that time.
   const auto verified = [&](const std::filesystem::path& folder, store::PackCheck what) {
     store::PackedCopy copy(folder, shards, config, direct);
     require_same(store::verify_pack(copy, shards, what, room.span(), count), folder.string());
@@ -71,9 +89,16 @@ void run(const PackOptions& options) {
     require_space(options.out, bytes + tensors_of(runs) * kFileBytesATensor);
     store::TemporaryFolder folder(options.out);
     store::write_pack(folder.path(), shards, config, runs, room.span(), count);
+    const std::string compared = files_of(folder.path());
     verified(folder.path(), store::PackCheck::kCopy);
     folder.commit();
-    store::remember_verified(options.out, store::PackedCopy(options.out, shards, config));
+    // `verified` names the paths, and those are others now: the files must not be.
+    const store::PackedCopy copy(options.out, shards, config);
+    if (const std::string now = files_of(options.out); now != compared) {
+      throw base::Error("{}: was compared with the checkpoint as {}, but is {} now", options.out,
+                        compared, now);
+    }
+    store::remember_verified(options.out, copy);
   }
   fmt::print("{}: {} tensors, {} bytes, the same as in {}\n", options.out, tensors_of(runs), bytes,
              options.model);
