@@ -173,6 +173,17 @@ digests=(--digests "$out/digests" --cache "$out/cache")
 verdict "train --digests verifies and records the manifest's own digest" $?
 "${train[@]}" "$out/verified" --steps 1 "${digests[@]}" --resume >"$out/stdout" 2>"$out/stderr" && grep -q 'verified before' "$out/stderr"
 verdict "and --cache remembers it" $?
+"${pack[@]}" "$out/copy" >"$out/stdout" 2>&1
+with_copy=("${train[@]}" "$out/verified" --steps 1 "${digests[@]}" --pack "$out/copy" --resume)
+"${with_copy[@]}" >"$out/stdout" 2>"$out/stderr" && grep -q "packed copy $out/copy: content verified against" "$out/stderr" &&
+  "${with_copy[@]}" >"$out/stdout" 2>"$out/stderr" && grep -q "packed copy $out/copy: content verified before" "$out/stderr"
+verdict "a packed copy is verified with it, and remembered" $?
+# Size and time are as they were: `verified` in the copy cannot know.
+touch -r "$out/copy/pack.safetensors" "$out/then"
+printf X | dd of="$out/copy/pack.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
+touch -r "$out/then" "$out/copy/pack.safetensors"
+refuses "a packed copy that differs from its digests begins no run" 1 "pack.json says" \
+  "${train[@]}" "$out/r3" --steps 1 --digests "$out/digests" --pack "$out/copy"
 cp -r "$out/model" "$out/nan"
 # SHARD OFFSET of a norm's weight, whose first value becomes a NaN.
 read -r shard offset < <(sed -n \

@@ -21,6 +21,7 @@
 #include "engine/ops/kernels.h"
 #include "engine/store/digests.h"
 #include "engine/store/durable.h"
+#include "engine/store/pack.h"
 #include "engine/store/scale_scan.h"
 #include "engine/train/trainer.h"
 
@@ -114,12 +115,36 @@ store::ScaleScan scan(const store::ShardReader& shards, bool strict, ProgressLin
   return scales;
 }
 
+// The same of the packed copy, from which the trunk is read: its index has the manifest's digests,
+// and its bytes those of the index. Kept beside the checkpoint's verification, which holds without it.
+void verify_copy(const TrainArguments& given, const OpenModel& open, const std::string& key,
+                 ProgressLine& progress) {
+  const store::ShardReader& shards = open.model->shards();
+  const std::string& folder = given.machine.pack;
+  const store::PackedCopy copy(folder, shards, open.model->config().sha256,
+                               {.direct = store::DirectReads::kAlways});
+  copy.require_verified();  // as the model's own was: these are the same files
+  const std::string cache = given.cache + ".pack", now = key + copy.verification();
+  const bool known = !key.empty() && store::verification_is_cached(cache, now);
+  if (!known) {
+    base::Buffer<std::byte> room = open.budget->take_room(
+        "a piece of a tensor", static_cast<std::int64_t>(store::kPackRoomBytes));
+    store::throw_first_error(store::compare_digests(copy, given.digests));
+    store::throw_first_error(
+        store::verify_pack(copy, shards, store::PackCheck::kCopy, room.span()));
+    if (!key.empty()) store::write_file_durably(cache, std::string_view(now));
+  }
+  progress.note(fmt::format("packed copy {}: content {} against {}", folder,
+                            known ? "verified before" : "verified", given.digests));
+}
+
 // What `lazylora shards` says of the content, before a run depends on it.
-std::string verify(const TrainArguments& given, const model::Model& model, ProgressLine& progress) {
+std::string verify(const TrainArguments& given, const OpenModel& open, ProgressLine& progress) {
   if (given.digests.empty()) {
     progress.note("content not verified (--digests FILE compares every tensor with its digest)");
     return "";
   }
+  const model::Model& model = *open.model;
   const std::string& config = model.config().sha256;
   const std::string key =
       given.cache.empty() ? "" : store::verification_key(given.digests, model.shards(), config);
@@ -130,6 +155,7 @@ std::string verify(const TrainArguments& given, const model::Model& model, Progr
   }
   progress.note(
       fmt::format("content {} against {}", known ? "verified before" : "verified", given.digests));
+  if (!given.machine.pack.empty()) verify_copy(given, open, key, progress);
   return base::sha256_hex_of_file(given.digests);
 }
 
@@ -272,7 +298,7 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
 
   const train::Settings settings = run.job.settings;
   ProgressLine progress(stderr, settings, model.config().layers);
-  run.job.start.digests_sha256 = verify(given, model, progress);
+  run.job.start.digests_sha256 = verify(given, open, progress);
   if (!run.from) run.job.scales = scan(model.shards(), settings.strict, progress);
   model::AdapterSet adapters(model.config(), settings.adapter, *open.budget, on_disk);
   const train::SweepFunctions sweep{
