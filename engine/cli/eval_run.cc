@@ -28,21 +28,29 @@ void read_manifest(const fs::path& path, RunFolder& folder) {
   folder.first_start_unix_ns = first.at("start_unix_ns");
 }
 
-// The losses of the steps.
+// The losses of the steps. Digest and lines are those of the part that was checked, whatever a run
+// that goes on appends meanwhile.
 void read_log(const fs::path& run, measure::EvalRun& facts) {
   const train::LogPosition end = train::require_logged_run(run);
   const fs::path path = run / "log.jsonl";
-  facts.log_sha256 = base::sha256_hex_of_file(path);
   facts.log_lines = end.lines;
   facts.log_head = end.head;
   std::ifstream file(path, std::ios::binary);
+  base::Sha256 hash;
   std::string text;
-  for (std::int64_t line = 1; std::getline(file, text); ++line) {
+  for (std::int64_t line = 1; line <= end.lines; ++line) {
+    if (!std::getline(file, text)) {
+      throw base::Error("{}: has {} lines, {} were there before", path.string(), line - 1,
+                        end.lines);
+    }
+    hash.update(text);
+    hash.update("\n");
     const Json json = Json::parse(text);
     if (json.at("phase") == "step_end") {
       facts.losses.push_back({json.at("step"), json.at("loss"), line});
     }
   }
+  facts.log_sha256 = hash.hex();
 }
 
 }  // namespace

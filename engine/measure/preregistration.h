@@ -51,8 +51,8 @@ struct RegistrationFacts {
   std::string unreadable;              // why it could not be read; empty: it could
   std::string file_sha256;             // empty: it is not there
   std::optional<Preregistration> registered;
-  std::int64_t proven_unix_s =
-      0;  // of an external time proof; 0: none was given, or it does not hold
+  // Of an external time proof; 0: none was given, or it does not hold, is pending or has no header.
+  std::int64_t proven_unix_s = 0;
   std::string time_proof_wrong;  // why one that was given does not hold
 };
 

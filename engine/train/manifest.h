@@ -53,7 +53,7 @@ struct Manifest {
 };
 
 // A start has a page of arguments: no manifest has more.
-inline constexpr std::uint64_t kMostManifestBytes = 1'000'000'000;
+inline constexpr std::uint64_t kMostManifestBytes = 64'000'000;
 
 // Makes the run folder with the manifest in it, in one step. `scales`: nothing if not scanned.
 // Errors    Error if RUN is there and not empty
