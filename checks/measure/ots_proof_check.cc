@@ -1,6 +1,7 @@
 // OpenTimestamps proofs: a path of hashes from a registration to a block header, made by hand.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <functional>
 
@@ -198,7 +199,8 @@ TEST(BlockHeader, BitcoinsFirst) {
 TEST_F(OtsProof, WhatIsWrongIsSaidWithItsPlace) {
   const std::string header = header_of(root_of_path());
   const std::pair<std::string, const char*> wrong[] = {
-      {"", "offset 0: does not begin as an OpenTimestamps proof"},
+      {"", "is empty"},
+      {"x", "offset 0: does not begin as an OpenTimestamps proof"},
       {kMagic.substr(0, 31) + "\x02" + kSha + sha256(kText) + bitcoin(), "offset 31: version 2"},
       {kMagic + "\x02" + std::string(20, 'x') + bitcoin(),
        "offset 32: the file's digest is of kind"},
@@ -218,7 +220,7 @@ TEST_F(OtsProof, WhatIsWrongIsSaidWithItsPlace) {
       {proof_of(pending("https://a\nb")), "other than letters"},
       {proof_of(pending("")), "the address of a calendar has 0 bytes"},
       {proof_of(std::string(10'001, '\x08') + bitcoin()), "more than 10000 operations"},
-      {std::string(1 << 20, 'x') + "x", "more than 1048576 bytes"}};
+      {std::string(1 << 20, 'x') + "x", "more than the 1048576 expected"}};
   for (const auto& [proof, said] : wrong) {
     EXPECT_THAT(refusal(proof, header), HasSubstr(said));
     EXPECT_THAT(refusal(proof, header), HasSubstr("a.ots"));
@@ -239,6 +241,7 @@ TEST_F(OtsProof, WhatIsNoHeaderIsRefused) {
     return header.substr(0, 72) + little_endian(bits) + header.substr(76);
   };
   const std::pair<std::string, const char*> wrong[] = {
+      {header + std::string(4096, ' '), "more than the 4096 expected"},
       {header.substr(1), "of 79 bytes"},
       {digits_of(header, false) + "0", "of 161 bytes"},
       {"g" + digits_of(header, false).substr(1), "offset 0: byte 0x67 is no hexadecimal digit"},
@@ -254,6 +257,24 @@ TEST_F(OtsProof, WhatIsNoHeaderIsRefused) {
   const std::string root = root_of_path();
   EXPECT_THAT(refusal(proof, header_of(std::string(root.rbegin(), root.rend()))),
               HasSubstr("has Merkle root"));
+}
+
+// One that nobody writes to would be waited for.
+TEST_F(OtsProof, APipeIsNoFile) {
+  ASSERT_EQ(::mkfifo((scratch_ / "pipe").c_str(), 0600), 0);
+  for (const bool proof : {true, false}) {
+    std::string why;
+    try {
+      if (proof) {
+        measure::read_ots_proof(scratch_ / "pipe");
+      } else {
+        measure::read_block_header(scratch_ / "pipe");
+      }
+    } catch (const engine::base::Error& wrong) {
+      why = wrong.what();
+    }
+    EXPECT_THAT(why, HasSubstr("pipe"));
+  }
 }
 
 TEST_F(OtsProof, PlantedFaults) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/base/hex.h"
 
 namespace engine::base {
 
@@ -36,9 +37,8 @@ std::array<std::uint8_t, 32> Sha256::digest() {
 }
 
 std::string Sha256::hex() {
-  std::string text;
-  for (const std::uint8_t byte : digest()) text += fmt::format("{:02x}", byte);
-  return text;
+  const std::array<std::uint8_t, 32> bytes = digest();
+  return to_hex({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 std::string sha256_hex(std::string_view text) {

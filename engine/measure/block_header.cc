@@ -2,27 +2,23 @@
 
 #include <algorithm>
 #include <bit>
-#include <fstream>
 #include <span>
 
 #include "engine/base/error.h"
+#include "engine/base/hex.h"
 #include "engine/base/sha256.h"
+#include "engine/store/file.h"
 
 namespace engine::measure {
 namespace {
 
 constexpr std::size_t kBytes = 80, kRootAt = 36, kTimeAt = 68, kBitsAt = 72;
+constexpr std::uint64_t kMostFile = 4096;  // digits and white space need no more
 constexpr std::int64_t kFirstBlock = 1'231'006'505;
 
 using Number = std::array<std::uint8_t, 32>;  // lowest byte first
 
 bool is_space(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
-}
 
 std::string from_hex(const std::string& text, const std::filesystem::path& file) {
   std::size_t begin = 0, end = text.size();
@@ -35,24 +31,19 @@ std::string from_hex(const std::string& text, const std::filesystem::path& file)
   std::string bytes;
   for (std::size_t at = begin; at < end; at += 2) {
     for (const std::size_t i : {at, at + 1}) {
-      if (digit(text[i]) < 0) {
+      if (base::hex_value(text[i]) < 0) {
         throw base::Error("{}: offset {}: byte 0x{:02x} is no hexadecimal digit", file.string(), i,
                           static_cast<unsigned char>(text[i]));
       }
     }
-    bytes.push_back(static_cast<char>(digit(text[at]) * 16 + digit(text[at + 1])));
+    bytes.push_back(
+        static_cast<char>(base::hex_value(text[at]) * 16 + base::hex_value(text[at + 1])));
   }
   return bytes;
 }
 
 std::string read_bytes(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw base::Error("{}: cannot be opened", file.string());
-  // More than digits and white space need: what is longer is of the wrong size whatever follows.
-  std::string text(4096, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (stream.bad()) throw base::Error("{}: cannot be read", file.string());
+  std::string text = store::read_text(file, kMostFile);
   return text.size() == kBytes ? text : from_hex(text, file);
 }
 
@@ -91,9 +82,8 @@ Number double_sha256(const std::string& bytes) {
 }
 
 std::string highest_first(const Number& number) {
-  std::string hex;
-  for (std::size_t i = number.size(); i-- > 0;) hex += fmt::format("{:02x}", number[i]);
-  return hex;
+  const std::string bytes(number.rbegin(), number.rend());
+  return base::to_hex(bytes);
 }
 
 // 2^256 / (target + 1) lies between this power of two and the next.

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <memory>
 #include <string_view>
 
 #include "engine/base/error.h"
+#include "engine/base/hex.h"
 #include "engine/measure/block_header.h"
 #include "engine/measure/time_proof.h"
+#include "engine/store/file.h"
 
 namespace engine::measure {
 namespace {
@@ -26,12 +27,6 @@ constexpr std::size_t kMostFile = 1 << 20, kMostMessage = 4096, kMostPayload = 8
 constexpr std::size_t kMostOperations = 10'000, kMostBranches = 256, kMostAttestations = 1000;
 constexpr std::uint8_t kAttestation = 0x00, kSha256 = 0x08, kAppend = 0xf0, kPrefix = 0xf1,
                        kReverse = 0xf2, kHexlify = 0xf3, kBranch = 0xff;
-
-std::string hex(std::string_view bytes) {
-  std::string text;
-  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<std::uint8_t>(c));
-  return text;
-}
 
 // Bytes one after another, each error with its offset.
 class Bytes {
@@ -125,7 +120,7 @@ std::string applied(std::uint8_t tag, const std::string& message, std::size_t of
   } else if (tag == kReverse) {
     result.assign(message.rbegin(), message.rend());
   } else if (tag == kHexlify) {
-    result = hex(message);
+    result = base::to_hex(message);
   } else {
     return hashed(tag, message, offset, bytes);
   }
@@ -194,23 +189,10 @@ void read_timestamp(Bytes& bytes, std::string message, OtsProof& proof) {
   }
 }
 
-std::string read_file(const std::filesystem::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  if (!stream) throw base::Error("{}: cannot be opened", file.string());
-  std::string text(kMostFile + 1, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  if (stream.bad()) throw base::Error("{}: cannot be read", file.string());
-  if (text.size() > kMostFile) {
-    throw base::Error("{}: has more than {} bytes, no proof does", file.string(), kMostFile);
-  }
-  return text;
-}
-
 }  // namespace
 
 OtsProof read_ots_proof(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
+  const std::string text = store::read_text(file, kMostFile);
   Bytes bytes(text, file.string());
   if (!text.starts_with(kMagic)) bytes.refuse(0, "does not begin as an OpenTimestamps proof");
   bytes.take(kMagic.size(), "the magic");
@@ -226,7 +208,7 @@ OtsProof read_ots_proof(const std::filesystem::path& file) {
   }
   const std::string digest(bytes.take(32, "the file's digest"));
   OtsProof proof;
-  proof.sha256_hex = hex(digest);
+  proof.sha256_hex = base::to_hex(digest);
   read_timestamp(bytes, digest, proof);
   if (bytes.left() > 0) bytes.refuse(bytes.at(), "{} bytes more than the proof has", bytes.left());
   return proof;
@@ -256,8 +238,8 @@ OtsTime verify_ots_proof(const std::filesystem::path& file, const std::string& s
   if (found == proof.blocks.end()) {
     const OtsProof::Block& first = proof.blocks.front();
     throw base::Error("{}: offset {}: block {} has Merkle root {}, {} has {}", file.string(),
-                      first.offset, first.height, hex(first.merkle_root.substr(0, 32)),
-                      header_file.string(), hex(root));
+                      first.offset, first.height, base::to_hex(first.merkle_root.substr(0, 32)),
+                      header_file.string(), base::to_hex(root));
   }
   return {header.unix_s,
           fmt::format("OpenTimestamps: existed when block {} was made, at {} by that block's own "

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "engine/base/error.h"
+#include "engine/base/hex.h"
 
 namespace engine::measure {
 namespace {
@@ -35,9 +36,9 @@ using Owned = std::unique_ptr<T, Free<kFree>>;
 unsigned char* allocated_bytes(const std::string& hex) {
   auto* bytes = static_cast<unsigned char*>(OPENSSL_malloc(hex.size() / 2));
   if (bytes == nullptr) throw std::bad_alloc();
-  const auto digit = [](char c) { return c <= '9' ? c - '0' : c - 'a' + 10; };
   for (std::size_t i = 0; i < hex.size() / 2; ++i) {
-    bytes[i] = static_cast<unsigned char>(digit(hex[2 * i]) * 16 + digit(hex[2 * i + 1]));
+    bytes[i] = static_cast<unsigned char>(base::hex_value(hex[2 * i]) * 16 +
+                                          base::hex_value(hex[2 * i + 1]));
   }
   return bytes;
 }
