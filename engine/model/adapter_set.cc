@@ -84,6 +84,7 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings)
       pairs_[static_cast<std::size_t>(layer)][target].lora = {{},        {},         settings.rank,
                                                               widths.in, widths.out, scale};
       parameters_ += settings.rank * (widths.in + widths.out);
+      tensor_count_ += 2;
       largest_tensor_ = std::max(largest_tensor_, settings.rank * std::max(widths.in, widths.out));
     }
   }
@@ -98,11 +99,13 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings)
 
 // At work are values and gradients of a layer in a sweep, a gradient a thread for the norm, and a
 // tensor with gradient and both moments for the update: four layers are more than the first and the
-// last.
+// last. Of few tensors not every thread has one, and of one layer alone four are all there is.
 std::int64_t AdapterSet::memory_bytes(bool on_disk) const {
   constexpr std::int64_t kFloat = sizeof(float);
   if (!on_disk) return 4 * parameters_ * kFloat;
-  return std::max(4 * largest_layer_, base::threads() * largest_tensor_) * kFloat;
+  const std::int64_t for_the_norm =
+      std::min<std::int64_t>(base::threads(), tensor_count_) * largest_tensor_;
+  return std::min(4 * parameters_, std::max(4 * largest_layer_, for_the_norm)) * kFloat;
 }
 
 AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,

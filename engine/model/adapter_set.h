@@ -82,7 +82,7 @@ class AdapterSet {
   void put_away(std::int64_t layer) const;
   void put_away(const AdapterTensor& tensor) const;
   // Memory that values, gradients and two moments take: all of it, or, on disk, what is worked on at
-  // a time.
+  // a time, which is never more.
   std::int64_t memory_bytes(bool on_disk) const;
 
   // In native-name order (bytewise): the order of sums over tensors and of files.
@@ -106,6 +106,7 @@ class AdapterSet {
   std::vector<LayerPart> layers_;            // [layer]
   std::vector<AdapterTensor> tensors_;
   std::int64_t largest_layer_ = 0, largest_tensor_ = 0;  // parameters
+  std::int64_t tensor_count_ = 0;                        // of the outline, too
   std::vector<std::array<AdapterPair, kTargetNames.size()>>
       pairs_;  // [layer][target], rank 0 = absent
 };
