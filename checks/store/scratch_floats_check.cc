@@ -1,10 +1,8 @@
 // Floats on disk: their values are those of memory, and memory is given back.
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -12,12 +10,14 @@
 #include <vector>
 
 #include "checks/compare.h"
+#include "checks/pages_held.h"
 #include "checks/scratch_folder.h"
 #include "engine/base/error.h"
 #include "engine/store/scratch_floats.h"
 
 namespace {
 
+using checks::pages_held;
 using engine::store::ScratchFloats;
 
 constexpr std::size_t kCount = 300'000;
@@ -27,19 +27,6 @@ std::vector<float> some_values() {
   std::vector<float> values(kCount);
   for (std::size_t i = 0; i < kCount; ++i) values[i] = 0.5f + static_cast<float>(i);
   return values;
-}
-
-// Whole pages of [first, first + count) that this process holds, from the kernel's own book.
-std::size_t pages_held(std::span<const float> part) {
-  const auto begin = (reinterpret_cast<std::uintptr_t>(part.data()) + 4095) / 4096;
-  const auto end = reinterpret_cast<std::uintptr_t>(part.data() + part.size()) / 4096;
-  std::vector<std::uint64_t> entries(end - begin);
-  const int book = ::open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  EXPECT_EQ(::pread(book, entries.data(), entries.size() * 8, static_cast<off_t>(begin * 8)),
-            static_cast<ssize_t>(entries.size() * 8));
-  ::close(book);
-  return static_cast<std::size_t>(
-      std::ranges::count_if(entries, [](std::uint64_t entry) { return (entry >> 63 & 1) != 0; }));
 }
 
 TEST(ScratchFloats, ZeroAtFirstAndTheSameAfterBeingPutAway) {
@@ -71,6 +58,26 @@ TEST(ScratchFloats, GivesMemoryBack) {
   EXPECT_EQ(pages_held(floats.span()), 0u);
 }
 
+// A read brings in what the page cache has around it: parts put away before are among that.
+TEST(ScratchFloats, NoNeighbourStaysInMemory) {
+  const checks::ScratchFolder folder;
+  ScratchFloats floats(folder.path(), kCount);
+  std::ranges::copy(some_values(), floats.span().begin());
+  ScratchFloats::put_away(floats.span());
+  constexpr std::size_t kPart = 50'000;  // 48.8 pages, three windows and a little
+  double sum = 0.0;
+  std::size_t neighbours = 0;
+  for (std::size_t at = 0; at < kCount; at += kPart) {
+    const std::span<const float> part = floats.span().subspan(at, kPart);
+    sum = std::accumulate(part.begin(), part.end(), sum);
+    neighbours += pages_held(floats.span()) - pages_held(part);
+    ScratchFloats::put_away(part);
+    EXPECT_EQ(pages_held(floats.span()), 0u) << at;
+  }
+  EXPECT_GT(sum, 0.0);
+  RecordProperty("neighbours", static_cast<int>(neighbours));
+}
+
 // The same on memory that no file stands behind: the values are gone, and the comparison says so.
 TEST(ScratchFloats, PlantedFaults) {
   void* const memory = ::mmap(nullptr, kCount * sizeof(float), PROT_READ | PROT_WRITE,
@@ -80,7 +87,7 @@ TEST(ScratchFloats, PlantedFaults) {
   const std::vector<float> want = some_values();
   std::ranges::copy(want, floats.begin());
   EXPECT_TRUE(checks::same_bits(floats, want));
-  ScratchFloats::put_away(floats.first(2 * kPageFloats));
+  ScratchFloats::put_away(floats.subspan(kCount / 2, 2 * kPageFloats));
   EXPECT_FALSE(checks::same_bits(floats, want));
   ::munmap(memory, kCount * sizeof(float));
 }

@@ -12,9 +12,13 @@ namespace engine::store {
 // used is put away again by whoever is done with it, so that memory holds what is worked on, however
 // much there is in all. Zero at first. Whatever ends the process, nothing is left behind.
 //
-// The space is taken when it is made: a full disk is an Error then and never later. A device that
-// fails while the file is mapped ends the process with SIGBUS, which is to a run what kill -9 is:
-// its checkpoint is what counts.
+// The space is taken when it is made: a full disk is an Error then, and never later where a block that was
+// taken stays the file's. A file system that writes a changed block elsewhere, or compresses it (btrfs,
+// ZFS), promises nothing by it and may be full later. That, like a device that fails while the file is
+// mapped, ends the process with SIGBUS, which is to a run what kill -9 is: its checkpoint is what counts.
+//
+// On tmpfs or ramfs what is put away is memory still, which no budget knows of
+// (memory_file_system in disk_probe.h).
 class ScratchFloats {
  public:
   ScratchFloats() = default;
@@ -29,9 +33,9 @@ class ScratchFloats {
 
   std::span<float> span() { return {data_, count_}; }
 
-  // Gives back the memory of a part, with the pages that it begins and ends in; its values stay and
-  // come back when they are used. Any thread may be using any part meanwhile. Nothing happens for an
-  // empty part.
+  // Gives back the memory of a part and of its neighbours as far as the system brought them in with it;
+  // all values stay and come back when they are used. Any thread may be using any part meanwhile.
+  // Nothing happens for an empty part.
   static void put_away(std::span<const float> part) noexcept;
 
  private:
