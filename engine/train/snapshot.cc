@@ -125,14 +125,12 @@ void write_moments(const fs::path& path, const model::AdapterSet& adapters,
   }
   store::SafetensorsWriter writer(path, specs);
   std::size_t next = 0;
-  for (const AdamwTensor& tensor : moments.tensors()) {
-    writer.write(specs[next++].name, std::as_bytes(tensor.m));
+  const auto write = [&](const AdamwTensor& tensor, std::span<const float> moment) {
+    writer.write(specs[next++].name, std::as_bytes(moment));
     put_away(tensor);
-  }
-  for (const AdamwTensor& tensor : moments.tensors()) {
-    writer.write(specs[next++].name, std::as_bytes(tensor.v));
-    put_away(tensor);
-  }
+  };
+  for (const AdamwTensor& tensor : moments.tensors()) write(tensor, tensor.m);
+  for (const AdamwTensor& tensor : moments.tensors()) write(tensor, tensor.v);
   writer.finish();
 }
 
