@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -69,6 +70,33 @@ TEST(Place, WhatIsNoFolderIsRefusedBeforeWork) {
     }
   }
   EXPECT_EQ(read_bytes(folder / "file"), "mine");
+}
+
+// What the system does not tell has its reason, in its words and not in a library's.
+TEST(Place, WhatCannotBeLookedAtIsNamedWithTheReason) {
+  const ScratchFolder folder;
+  fs::create_symlink(folder / "loop", folder / "loop");
+  const std::string letters(300, 'x');
+  for (const bool resume : {false, true}) {
+    const auto why = [&](const std::string& name) {
+      return why_refused([&] { engine::train::require_place(folder / name, resume); });
+    };
+    EXPECT_EQ(why(letters), (folder / letters).string() + ": File name too long");
+    EXPECT_EQ(why("loop"), (folder / "loop").string() + ": Too many levels of symbolic links");
+    EXPECT_THAT(why("loop/below"), HasSubstr("loop/below: Too many levels of symbolic links"));
+  }
+}
+
+TEST(Place, AFolderThatMayNotBeReadIsNamedWithTheReason) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read every folder";
+  const ScratchFolder folder;
+  fs::create_directory(folder / "closed");
+  fs::permissions(folder / "closed", fs::perms::none);
+  for (const char* name : {"closed", "closed/run"}) {
+    EXPECT_EQ(why_refused([&] { engine::train::require_place(folder / name, false); }),
+              (folder / name).string() + ": Permission denied");
+  }
+  fs::permissions(folder / "closed", fs::perms::owner_all);
 }
 
 // A name is not blocked by a start that never took a step, whatever the next one's settings are.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "checks/train/toy.h"
+#include "engine/base/sha256.h"
 #include "engine/train/run_adapter.h"
 
 namespace {
@@ -43,6 +44,35 @@ TEST(RunAdapter, IsAFileOrWhatAFolderHolds) {
   write_bytes(run / "checkpoints/step_00003/state.json", "");
   EXPECT_THAT(why(), AllOf(HasSubstr("no whole checkpoint"), HasSubstr("step_00003")));
   EXPECT_EQ(adapter_file(run / "anything"), run / "anything") << "who opens it will say";
+}
+
+TEST(RunAdapter, ANameThatCannotBeLookedAtIsNamedWithTheReason) {
+  const ScratchFolder folder;
+  const fs::path path = folder / std::string(300, 'x');
+  EXPECT_EQ(why_refused([&] { adapter_file(path); }), path.string() + ": File name too long");
+  EXPECT_THAT(why_refused([&] { require_logged(path / "adapter.safetensors"); }),
+              HasSubstr("File name too long"));
+}
+
+// A chain holds whatever its lines say: what is no string is not what is looked for.
+TEST(RunAdapter, LinesThatNoRunWrites) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run", log = run / "log.jsonl";
+  run_toy(toy_job(run));
+  const std::string good = read_bytes(log);
+  const std::size_t last = good.rfind('\n', good.size() - 2) + 1;
+  const std::string head = engine::base::sha256_hex(good.substr(last, good.size() - last - 1));
+  for (const char* phase : {"3", "null", "[\"checkpoint\"]", "{}"}) {
+    const std::string line = fmt::format("{{\"phase\":{},\"prev\":\"{}\"}}\n", phase, head);
+    write_bytes(log, good + line);
+    EXPECT_EQ(why_refused([&] { require_logged_run(run); }), "") << phase;
+  }
+  const std::string zeros(64, '0');
+  write_bytes(
+      log,
+      fmt::format("{{\"phase\":\"checkpoint\",\"adapter_sha256\":7,\"prev\":\"{}\"}}\n", zeros));
+  EXPECT_THAT(why_refused([&] { require_logged_run(run); }),
+              HasSubstr("1 lines, and no checkpoint among them"));
 }
 
 // Planted: each way in which a log and an adapter may disagree, of a run and of a checkpoint.

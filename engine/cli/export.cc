@@ -9,9 +9,9 @@
 #include "engine/cli/adapter_modules.h"
 #include "engine/cli/common.h"
 #include "engine/cli/probe.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 #include "engine/train/run_adapter.h"
-#include "engine/train/snapshot.h"
 
 namespace engine::cli {
 namespace {
@@ -31,11 +31,14 @@ struct ExportOptions {
 // An adapter file, a folder that holds one (a finished run, a checkpoint), or a run still going: its
 // newest complete checkpoint. What a run says against its adapter is not shipped.
 fs::path adapter_to_export(const fs::path& source) {
-  fs::path file = source;
-  if (fs::is_directory(source / "checkpoints") && !fs::exists(source / "adapter.safetensors")) {
-    if (const auto found = train::find_newest(source); found.newest) file = found.newest->folder;
+  if (store::is_folder(source / "checkpoints") &&
+      !store::is_there(source / "adapter.safetensors")) {
+    if (const auto found = train::find_newest(source); found.newest) {
+      train::require_logged(*found.newest);
+      return train::adapter_file(found.newest->folder);
+    }
   }
-  file = train::adapter_file(file);
+  const fs::path file = train::adapter_file(source);
   train::require_logged(file);
   return file;
 }

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/ops/kda.h"
+#include "engine/store/at_path.h"
 #include "engine/train/traces.h"
 
 namespace engine::train {
@@ -166,18 +167,18 @@ class Extents {
 
 void require_place(const fs::path& run, bool resume) {
   for (fs::path path = fs::absolute(run); !path.empty(); path = path.parent_path()) {
-    const fs::file_type type = fs::symlink_status(path).type();
-    if (fs::is_directory(path)) break;
-    if (type != fs::file_type::not_found) {
+    if (store::is_folder(path)) break;
+    std::error_code ignored;  // what the system does not tell was an Error just now
+    if (fs::symlink_status(path, ignored).type() != fs::file_type::not_found) {
       throw base::Error("{}: is no folder, and a run is one: name another --out", path.string());
     }
   }
-  const bool there = fs::exists(run) && !fs::is_empty(run);
+  const bool there = store::is_there(run) && !store::is_empty(run);
   if (!there && resume) {
     throw base::Error("{}: no run to resume here; leave --resume away to begin one", run.string());
   }
   if (!there) return;
-  if (!fs::exists(run / "manifest.json")) {
+  if (!store::is_there(run / "manifest.json")) {
     throw base::Error(
         "{}: is there already and is no run: it has no manifest.json; name another --out",
         run.string());
@@ -185,7 +186,7 @@ void require_place(const fs::path& run, bool resume) {
   if (resume) return;
   const Traces traces = read_traces(run);
   const fs::path checkpoints = run / "checkpoints";
-  const bool empty = !fs::exists(checkpoints) || fs::is_empty(checkpoints);
+  const bool empty = !store::is_there(checkpoints) || store::is_empty(checkpoints);
   if (traces.step == 0 && traces.saved.empty() && empty) return;
   throw base::Error(
       "{}: is there already, a run with {} steps in its log; --resume goes on with it",

@@ -6,7 +6,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
-#include "engine/train/snapshot.h"
+#include "engine/store/at_path.h"
 
 namespace engine::train {
 namespace {
@@ -16,14 +16,20 @@ namespace fs = std::filesystem;
 constexpr const char* kAdapter = "adapter.safetensors";
 constexpr const char* kLog = "log.jsonl";
 
-// Digest of the adapter that the log's last checkpoint wrote; empty if it has none. Its lines are JSON:
-// the chain was followed.
+// A string of a log line; empty if there is none of that name, or it is no string.
+std::string text_of(const nlohmann::json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+// Digest of the adapter that the log's last checkpoint wrote; empty if it has none. Its lines are JSON
+// objects: the chain was followed. More than that a chain does not say of them.
 std::string written_adapter(const fs::path& log) {
   std::string adapter, text;
   std::ifstream file(log, std::ios::binary);
   while (std::getline(file, text)) {
     const auto line = nlohmann::json::parse(text);
-    if (line.value("phase", "") == "checkpoint") adapter = line.value("adapter_sha256", "");
+    if (text_of(line, "phase") == "checkpoint") adapter = text_of(line, "adapter_sha256");
   }
   return adapter;
 }
@@ -31,9 +37,9 @@ std::string written_adapter(const fs::path& log) {
 }  // namespace
 
 fs::path adapter_file(const fs::path& path) {
-  if (!fs::is_directory(path)) return path;
-  if (fs::exists(path / kAdapter)) return path / kAdapter;
-  if (!fs::exists(path / "manifest.json")) {
+  if (!store::is_folder(path)) return path;
+  if (store::is_there(path / kAdapter)) return path / kAdapter;
+  if (!store::is_there(path / "manifest.json")) {
     throw base::Error("{}: holds no {}, and is no run", path.string(), kAdapter);
   }
   const FoundSnapshot found = find_newest(path);
@@ -64,14 +70,18 @@ LogPosition require_logged_run(const fs::path& run) {
   return end;
 }
 
+void require_logged(const Snapshot& snapshot) {
+  const fs::path run = snapshot.folder.parent_path().parent_path();
+  if (store::is_there(run / "manifest.json")) check_log(run / kLog, &snapshot.state.log);
+}
+
 void require_logged(const fs::path& adapter) {
   if (adapter.filename() != kAdapter) return;
   const fs::path folder = fs::absolute(adapter).parent_path();
   const fs::path run = folder.parent_path().parent_path();
-  if (fs::exists(folder / "state.json") && fs::exists(run / "manifest.json")) {
-    const SnapshotState state = read_snapshot(folder);
-    check_log(run / kLog, &state.log);
-  } else if (fs::exists(folder / "manifest.json")) {
+  if (store::is_there(folder / "state.json") && store::is_there(run / "manifest.json")) {
+    require_logged(Snapshot{folder, read_snapshot(folder)});
+  } else if (store::is_there(folder / "manifest.json")) {
     require_logged_run(folder);
   }
 }

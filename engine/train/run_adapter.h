@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "engine/train/record.h"
+#include "engine/train/snapshot.h"
 
 namespace engine::train {
 
@@ -19,5 +20,7 @@ LogPosition require_logged_run(const std::filesystem::path& run);
 // The same of whatever adapter is asked for, as far as a run stands around it: RUN/adapter.safetensors,
 // or that of a checkpoint in RUN/checkpoints, whose log has to be the one that the checkpoint saw.
 void require_logged(const std::filesystem::path& adapter);
+// Of a checkpoint that was found whole already.
+void require_logged(const Snapshot& snapshot);
 
 }  // namespace engine::train
