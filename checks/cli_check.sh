@@ -34,10 +34,21 @@ echo '{"a": [1, ' >"$out/no_config/config.json"
 refuses "and one that is cut off is not JSON" 1 "config.json: not valid JSON: it ends at byte 11" "$lazylora" forward --model "$out/no_config" --ids "$out/ids"
 refuses "a size without a number is bad usage" 2 "much" "${forward[@]}" "$out/ids" --ram much
 refuses "a size in hex is bad usage" 2 "0x10" "${forward[@]}" "$out/ids" --ram 0x10MB
-refuses "a budget that cannot hold names what needs how much" 1 "weights of half a layer" \
-  "$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r0" --steps 1 --ram 30MB --rank 400
+large=("$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r0" --steps 1 --ram 100MB --rank)
+refuses "adapters of which no layer fits are refused by name and size" 1 "  adapters, gradients, moments  " "${large[@]}" 4000
+refuses "a run folder whose name is too long is named, with the system's reason" 1 "x: File name too long" \
+  "$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/$(printf 'x%.0s' {1..300})" --steps 1
 [ ! -e "$out/r0" ]
 verdict "and writes nothing" $?
+"$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r_disk" --steps 1 --ram 47MB --rank 32 --scratch "$out" >"$out/stdout" 2>"$out/stderr" &&
+  grep -qF "adapters, gradients and moments are on disk, in $out" "$out/stderr"
+verdict "where memory does not hold adapters they are on disk, and the run says where" $?
+if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
+  "$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r_shm" --steps 1 --scratch /dev/shm 2>&1 >"$out/stdout" | grep -qF "/dev/shm is tmpfs: what a step puts there takes memory that --ram does not count"
+  verdict "a --scratch that is memory is named" $?
+else
+  skip "/dev/shm is no tmpfs: nothing to name as a --scratch in memory"
+fi
 refuses "an unknown target is named with those there are" 2 "shared_down" "${train[@]}" "$out/r1" --steps 1 --targets q,o
 export=("$lazylora" export "$out/adapter" --model "$out/model" --out)
 refuses "an unknown export format is bad usage" 2 "onnx" "${export[@]}" "$out/e1" --format onnx

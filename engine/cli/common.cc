@@ -93,8 +93,10 @@ void add_machine_options(CLI::App& command, MachineOptions& options) {
                   "instruction set: scalar, avx2 or avx512 (default: the widest; same results)")
       ->check(CLI::IsMember({"scalar", "avx2", "avx512"}));
   command
-      .add_option("--scratch", options.scratch,
-                  "folder for activations on disk (default: $TMPDIR, else /tmp)")
+      .add_option(
+          "--scratch", options.scratch,
+          "folder on a disk for activations, and for adapters that --ram does not hold (default: "
+          "$TMPDIR, else /tmp)")
       ->check(refuse_empty);
   command
       .add_option("--reads", options.reads,

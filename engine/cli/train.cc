@@ -14,15 +14,13 @@
 #include "engine/cli/common.h"
 #include "engine/cli/progress.h"
 #include "engine/cli/stop_signals.h"
+#include "engine/cli/train_content.h"
 #include "engine/cli/version.h"
 #include "engine/data/ids.h"
 #include "engine/data/packed_set.h"
 #include "engine/measure/preregistration.h"
 #include "engine/ops/kernels.h"
-#include "engine/store/digests.h"
-#include "engine/store/durable.h"
-#include "engine/store/pack.h"
-#include "engine/store/scale_scan.h"
+#include "engine/store/disk_probe.h"
 #include "engine/train/trainer.h"
 
 namespace engine::cli {
@@ -100,63 +98,6 @@ train::Start start_of(const TrainArguments& given, std::vector<std::string> argu
                          ? "half of the smallest of physical memory and cgroup limits"
                          : "--ram " + given.machine.ram;
   return start;
-}
-
-// Every scale byte of the model, before the first day of work: an overflowing group is refused now,
-// and the groups under 255 stand in the manifest and in the first line of the log.
-store::ScaleScan scan(const store::ShardReader& shards, bool strict, ProgressLine& progress) {
-  std::vector<store::Finding> findings;
-  const store::ScaleScan scales = store::scan_scales(shards, strict, findings);
-  store::throw_first_error(findings);
-  if (scales.nan_groups > 0) {
-    progress.note(fmt::format("scale byte 255: {} of {} groups, {} with non-zero codes, taken as 0",
-                              scales.nan_groups, scales.groups, scales.nan_groups_with_codes));
-  }
-  return scales;
-}
-
-// The same of the packed copy, from which the trunk is read: its index has the manifest's digests,
-// and its bytes those of the index. Kept beside the checkpoint's verification, which holds without it.
-void verify_copy(const TrainArguments& given, const OpenModel& open, const std::string& key,
-                 ProgressLine& progress) {
-  const store::ShardReader& shards = open.model->shards();
-  const std::string& folder = given.machine.pack;
-  const store::PackedCopy copy(folder, shards, open.model->config().sha256,
-                               {.direct = store::DirectReads::kAlways});
-  copy.require_verified();  // as the model's own was: these are the same files
-  const std::string cache = given.cache + ".pack", now = key + copy.verification();
-  const bool known = !key.empty() && store::verification_is_cached(cache, now);
-  if (!known) {
-    base::Buffer<std::byte> room = open.budget->take_room(
-        "a piece of a tensor", static_cast<std::int64_t>(store::kPackRoomBytes));
-    store::throw_first_error(store::compare_digests(copy, given.digests));
-    store::throw_first_error(
-        store::verify_pack(copy, shards, store::PackCheck::kCopy, room.span()));
-    if (!key.empty()) store::write_file_durably(cache, std::string_view(now));
-  }
-  progress.note(fmt::format("packed copy {}: content {} against {}", folder,
-                            known ? "verified before" : "verified", given.digests));
-}
-
-// What `lazylora shards` says of the content, before a run depends on it.
-std::string verify(const TrainArguments& given, const OpenModel& open, ProgressLine& progress) {
-  if (given.digests.empty()) {
-    progress.note("content not verified (--digests FILE compares every tensor with its digest)");
-    return "";
-  }
-  const model::Model& model = *open.model;
-  const std::string& config = model.config().sha256;
-  const std::string key =
-      given.cache.empty() ? "" : store::verification_key(given.digests, model.shards(), config);
-  const bool known = !key.empty() && store::verification_is_cached(given.cache, key);
-  if (!known) {
-    store::throw_first_error(store::verify_digests(given.digests, model.shards(), config));
-    if (!key.empty()) store::write_file_durably(given.cache, std::string_view(key));
-  }
-  progress.note(
-      fmt::format("content {} against {}", known ? "verified before" : "verified", given.digests));
-  if (!given.machine.pack.empty()) verify_copy(given, open, key, progress);
-  return base::sha256_hex_of_file(given.digests);
 }
 
 // What is wrong whatever the files are; overrides are applied, because they must hold by the time
@@ -294,12 +235,14 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
                          static_cast<std::uint64_t>(run.job.settings.sequences *
                                                     run.job.set->most_ids() * data::kBytesAnId));
   }
-  const std::filesystem::path on_disk = require_budget(run, open, scratch_folder(given.machine));
+  const std::filesystem::path scratch = scratch_folder(given.machine);
+  const std::filesystem::path on_disk = require_budget(run, open, scratch);
 
   const train::Settings settings = run.job.settings;
   ProgressLine progress(stderr, settings, model.config().layers);
-  run.job.start.digests_sha256 = verify(given, open, progress);
-  if (!run.from) run.job.scales = scan(model.shards(), settings.strict, progress);
+  run.job.start.digests_sha256 =
+      verify_content(given.digests, given.cache, given.machine.pack, open, progress);
+  if (!run.from) run.job.scales = scan_scales(model.shards(), settings.strict, progress);
   model::AdapterSet adapters(model.config(), settings.adapter, *open.budget, on_disk);
   const train::SweepFunctions sweep{
       [&](const model::Batch& batch, model::AdapterSet& set, const model::SweepHooks& hooks) {
@@ -318,6 +261,12 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   if (!on_disk.empty()) {
     progress.note(
         fmt::format("adapters, gradients and moments are on disk, in {}", on_disk.string()));
+  }
+  if (const std::string_view what = store::memory_file_system(scratch); !what.empty()) {
+    progress.note(
+        fmt::format("{} is {}: what a step puts there takes memory that --ram does not count "
+                    "(--scratch FOLDER)",
+                    scratch.string(), what));
   }
   const StopSignals signals;
   if (!trainer.run(StopSignals::asked)) {

@@ -91,10 +91,15 @@ void read_all(const File& file, std::uint64_t bytes, std::uint64_t block_bytes, 
 
 }  // namespace
 
+std::string_view memory_file_system(const std::filesystem::path& folder) {
+  struct statfs system {};
+  if (::statfs(folder.c_str(), &system) != 0) return "";
+  return system.f_type == TMPFS_MAGIC ? "tmpfs" : system.f_type == RAMFS_MAGIC ? "ramfs" : "";
+}
+
 DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
                      std::uint64_t block_bytes, int in_flight, base::RamBudget& budget) {
-  struct statfs system {};
-  if (!std::filesystem::is_directory(folder) || ::statfs(folder.c_str(), &system) != 0) {
+  if (!std::filesystem::is_directory(folder)) {
     throw Error("{}: is no folder", folder.string());
   }
   if (bytes < block_bytes) {
@@ -106,7 +111,7 @@ DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
                 base::format_bytes(bytes));
   }
   DiskProbe probe;
-  probe.in_memory = system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC;
+  probe.in_memory = !memory_file_system(folder).empty();
   ScratchFile written(folder);
   fill(written, bytes);
   for (const bool direct : {true, false}) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/base/budget.h"
@@ -26,6 +27,9 @@ struct DiskProbe {
   bool in_memory = false;  // the file system has no disk (tmpfs, ramfs)
   std::vector<ProbedReads> reads;
 };
+
+// "tmpfs" or "ramfs", if the folder lies in such a file system, which has no disk; else empty.
+std::string_view memory_file_system(const std::filesystem::path& folder);
 
 // The rate at which a folder's disk delivers blocks of `block_bytes` in a row, around the page cache
 // and through it, one and `in_flight` at a time. Writes a file that cannot be compressed, has it on
