@@ -123,6 +123,8 @@ verdict "a sweep over a packed copy has the same logits, and says what came from
 printf X | dd of="$out/pack/pack.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
 refuses "B10: a packed copy with another byte is refused" 1 "was compared as" "${forward[@]}" "$out/ids" --pack "$out/pack"
 refuses "B10: and --verify names tensor and digests" 1 "pack.json says" "${pack[@]}" "$out/pack" --verify
+[ ! -e "$out/pack/verified" ]
+verdict "and what was remembered of it is gone" $?
 refuses "a plan wants to know the disk" 2 "--disk" "$lazylora" plan "$out/model" --gflops 10
 refuses "and a rate that is one" 2 "positive number" "$lazylora" plan "$out/model" --disk 100,0 --gflops 10
 refuses "a plan says what does not hold" 1 "does not hold" "$lazylora" plan "$out/model" --disk 100 --gflops 10 --ram 40MB --tokens 4096
@@ -184,6 +186,7 @@ digests=(--digests "$out/digests" --cache "$out/cache")
 verdict "train --digests verifies and records the manifest's own digest" $?
 "${train[@]}" "$out/verified" --steps 1 "${digests[@]}" --resume >"$out/stdout" 2>"$out/stderr" && grep -q 'verified before' "$out/stderr"
 verdict "and --cache remembers it" $?
+refuses "--cache writes over no other file" 1 "is not written over" "$lazylora" shards "$out/model" --digests "$out/digests" --cache "$out/digests"
 "${pack[@]}" "$out/copy" >"$out/stdout" 2>&1
 with_copy=("${train[@]}" "$out/verified" --steps 1 "${digests[@]}" --pack "$out/copy" --resume)
 "${with_copy[@]}" >"$out/stdout" 2>"$out/stderr" && grep -q "packed copy $out/copy: content verified against" "$out/stderr" &&
@@ -332,6 +335,9 @@ verdict "status of a running, a stalled and a killed run ($codes)" $?
 refuses "a limit keeps watch from starting it" 1 "of its disk free" "$lazylora" watch "$out/watched" --free-disk 900TB
 "$lazylora" watch "$out/watched" >"$out/stdout" 2>"$out/stderr" && grep -q 'starting it again behind step 3' "$out/stdout" && same "$out/watched"
 verdict "watch starts a dead run again, which ends like one that lived" $?
+tr -d ' \n' <"$out/watched/manifest.json" >"$out/said"
+grep -qF '"--resume"' "$out/said" && ! grep -qF '"--resume","true"' "$out/said"
+verdict "and could start it again: a flag is recorded without a value" $?
 "$lazylora" watch "$out/watched" >"$out/stdout" && grep -q 'finished' "$out/stdout"
 verdict "and leaves a finished one alone" $?
 refuses "status of what is no run" 1 "is no run" "$lazylora" status "$out/model"

@@ -127,6 +127,9 @@ TEST_F(DigestsCheck, A8_CachedVerification) {
     return verification_key(manifest_, ShardReader(folder_.path()), kConfig);
   };
   EXPECT_FALSE(verification_is_cached(cache, key()));
+  write_bytes(cache, "a log, or a shard");
+  EXPECT_THAT(error_of([&] { verification_is_cached(cache, key()); }),
+              HasSubstr("is not written over"));
   write_bytes(cache, key());
   EXPECT_TRUE(verification_is_cached(cache, key()));
 

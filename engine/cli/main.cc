@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <new>
 #include <span>
@@ -108,6 +109,8 @@ int main(int argc, char** argv) {
     code = app.exit(error) == 0 ? 0 : 2;
   } catch (const std::bad_alloc&) {
     code = fail("out of memory: the machine has less than the budget allows (--ram)");
+  } catch (const std::filesystem::filesystem_error& error) {
+    code = fail((error.path1().string() + ": " + error.code().message()).c_str());
   } catch (const std::exception& error) {
     code = fail(error.what());
   }

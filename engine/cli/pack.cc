@@ -80,7 +80,11 @@ void run(const PackOptions& options) {
   // The files as they were before they were read: what is remembered is of that time.
   const auto verified = [&](const std::filesystem::path& folder, store::PackCheck what) {
     store::PackedCopy copy(folder, shards, config, direct);
-    require_same(store::verify_pack(copy, shards, what, room.span(), count), folder.string());
+    const std::vector<store::Finding> findings =
+        store::verify_pack(copy, shards, what, room.span(), count);
+    // Whatever was remembered of it, it is not to be read.
+    if (!findings.empty()) std::filesystem::remove(folder / store::kPackVerified);
+    require_same(findings, folder.string());
     return copy;
   };
   if (options.verify) {

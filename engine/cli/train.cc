@@ -71,7 +71,7 @@ std::vector<std::string> command_line(const CLI::App& command) {
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;
     arguments.push_back(option->get_name());
-    if (option->get_type_size() == 0) continue;  // a flag
+    if (option->get_items_expected_max() == 0) continue;  // a flag, whose value is not said
     for (const std::string& value : option->results()) arguments.push_back(value);
   }
   return arguments;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "engine/base/error.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::uint64_t kBlockBytes = 4 << 20;
 constexpr std::uint64_t kMaxCacheBytes = 16 << 20;
+constexpr std::string_view kVerified = "lazylora verified";  // how every cache begins
 
 std::string name_of(const File& file) { return file.path().filename().string(); }
 
@@ -185,7 +187,7 @@ std::vector<Finding> verify_digests(const std::filesystem::path& path, const Sha
 
 std::string verification_key(const std::filesystem::path& manifest, const ShardReader& reader,
                              const std::string& config_sha256) {
-  std::string key = fmt::format("lazylora verified 1\nmanifest {}\nconfig {}\n",
+  std::string key = fmt::format("{} 1\nmanifest {}\nconfig {}\n", kVerified,
                                 base::sha256_hex_of_file(manifest), config_sha256);
   for (std::size_t i = 0; i < reader.files().size(); ++i) {
     const File& file = reader.files()[i];
@@ -200,7 +202,12 @@ std::string verification_key(const std::filesystem::path& manifest, const ShardR
 bool verification_is_cached(const std::filesystem::path& cache, const std::string& key) {
   std::error_code ignored;
   if (!std::filesystem::exists(cache, ignored)) return false;
-  return read_text(cache, kMaxCacheBytes) == key;
+  const std::string text = read_text(cache, kMaxCacheBytes);
+  if (!text.starts_with(kVerified)) {
+    throw base::Error("{}: does not begin with \"{}\": another file, which is not written over",
+                      cache.string(), kVerified);
+  }
+  return text == key;
 }
 
 }  // namespace engine::store

@@ -39,6 +39,7 @@ std::vector<Finding> verify_digests(const std::filesystem::path& path, const Sha
 std::string verification_key(const std::filesystem::path& manifest, const ShardReader& reader,
                              const std::string& config_sha256);
 // Whether `cache` holds exactly that text. No such file is no.
+// Errors    Error if it is a file of another kind, which would be written over
 bool verification_is_cached(const std::filesystem::path& cache, const std::string& key);
 
 }  // namespace engine::store
