@@ -44,7 +44,8 @@ verdict "and writes nothing" $?
   grep -qF "adapters, gradients and moments are on disk, in $out" "$out/stderr"
 verdict "where memory does not hold adapters they are on disk, and the run says where" $?
 if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
-  "$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r_shm" --steps 1 --scratch /dev/shm 2>&1 >"$out/stdout" | grep -qF "/dev/shm is tmpfs: what a step puts there takes memory that --ram does not count"
+  "$lazylora" train --model "$out/model" --ids "$out/ids" --out "$out/r_shm" --steps 1 --scratch /dev/shm >"$out/stdout" 2>"$out/stderr" &&
+    grep -qF "/dev/shm is tmpfs: what a step puts there takes memory that --ram does not count" "$out/stderr"
   verdict "a --scratch that is memory is named" $?
 else
   skip "/dev/shm is no tmpfs: nothing to name as a --scratch in memory"
