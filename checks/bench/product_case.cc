@@ -69,6 +69,27 @@ Sample run_openblas(const ProductCase& c, ColdMemory& memory, Activations& a) {
 }
 #endif
 
+// About a millisecond of it.
+constexpr int kPeakRuns = 150;
+
+double peak_flops(const std::string& instruction_set) {
+  return kPeakRuns * fma_chain_flops(instruction_set);
+}
+
+Sample run_peak(const std::string& instruction_set) {
+  return timed([&] { run_fma_chains(instruction_set); },
+               [&] {
+                 for (int i = 0; i < kPeakRuns; ++i) run_fma_chains(instruction_set);
+               });
+}
+
+constexpr std::size_t kReadBytes = std::size_t{8} << 20;
+
+Sample run_read(ColdMemory& memory) {
+  const auto bytes = memory.take(kReadBytes);
+  return timed([&] { read_all(bytes.first(kWarmUpRows * 64)); }, [&] { read_all(bytes); });
+}
+
 }  // namespace
 
 std::string ProductCase::name() const {
@@ -129,36 +150,23 @@ void measure_round(const std::string& instruction_set, ColdMemory& memory, Produ
   const ProductCase& c = result.of;
   Activations a(c);
   ++result.rounds;
-  double peak_flops = 0.0;
-  const Sample peak = timed([&] { run_fma_chains(instruction_set); },
-                            [&] {
-                              for (int i = 0; i < 8; ++i) {
-                                peak_flops += run_fma_chains(instruction_set);
-                              }
-                            });
-  const Sample ours = run_product(c, memory, a, c.forward);
-  if (!peak.quiet() || !ours.quiet()) return;
-
+  const auto keep = [](std::vector<double>& ratios, std::optional<double> ratio,
+                       double times = 1.0) {
+    if (ratio) ratios.push_back(*ratio * times);
+  };
+  const auto ours = [&] { return run_product(c, memory, a, c.forward); };
+  const auto peak = [&] { return run_peak(instruction_set); };
+  keep(result.of_peak, ratio_beside(peak, ours), c.flops() / peak_flops(instruction_set));
   if (!c.forward) {
-    const Sample forward = run_product(c, memory, a, true);
-    if (!forward.quiet()) return;
-    result.of_forward.push_back(forward.wall / ours.wall);
+    keep(result.of_forward, ratio_beside([&] { return run_product(c, memory, a, true); }, ours));
   } else if (c.tokens == 1) {
-    const auto bytes = memory.take(std::size_t{8} << 20);
-    const Sample read =
-        timed([&] { read_all(bytes.first(kWarmUpRows * 64)); }, [&] { read_all(bytes); });
-    if (!read.quiet()) return;
-    const double rate = static_cast<double>(bytes.size()) / read.wall;
-    result.of_dram.push_back(c.weight_bytes() / ours.wall / rate);
+    keep(result.of_dram, ratio_beside([&] { return run_read(memory); }, ours),
+         c.weight_bytes() / static_cast<double>(kReadBytes));
   } else {
 #ifdef LAZYLORA_OPENBLAS
-    const Sample sgemm = run_openblas(c, memory, a);
-    if (!sgemm.quiet()) return;
-    result.of_openblas.push_back(sgemm.wall / ours.wall);
+    keep(result.of_openblas, ratio_beside([&] { return run_openblas(c, memory, a); }, ours));
 #endif
   }
-  result.flops.push_back(c.flops() / ours.wall);
-  result.of_peak.push_back(c.flops() / ours.wall / (peak_flops / peak.wall));
 }
 
 std::string openblas_kernel() {

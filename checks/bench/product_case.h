@@ -41,18 +41,18 @@ class ColdMemory {
   std::size_t next_ = 0;
 };
 
-// From the rounds in which every sample was quiet.
+// Our rate over that of what stands beside it in the same round, from the rounds whose samples were
+// quiet and steady.
 struct ProductResult {
   ProductCase of;
   std::int64_t rounds = 0;
-  std::vector<double> flops = {};        // a second
-  std::vector<double> of_peak = {};      // of the fma peak
-  std::vector<double> of_openblas = {};  // of sgemm's rate on float32 weights; more than one row
-  std::vector<double> of_dram = {};      // packed bytes a second over the read rate; one row
-  std::vector<double> of_forward = {};   // backward: of the forward product of the same shape
+  std::vector<double> of_peak = {};      // the fma peak
+  std::vector<double> of_openblas = {};  // sgemm on float32 weights; more than one row
+  std::vector<double> of_dram = {};      // the read rate, in packed bytes; one row
+  std::vector<double> of_forward = {};   // backward: the forward product of the same shape
 };
 
-// One round: the fma peak, the product and what it is compared with, one right after the other.
+// One round: each ratio with samples of its own.
 void measure_round(const std::string& instruction_set, ColdMemory& memory, ProductResult& result);
 
 // Name of the sgemm kernel in use, or why there is none.

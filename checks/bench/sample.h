@@ -1,8 +1,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <ctime>
+#include <optional>
 #include <vector>
 
 namespace checks::bench {
@@ -23,19 +25,33 @@ struct Sample {
   bool quiet() const { return cpu >= 0.97 * wall; }
 };
 
-// Times body(), after a moment of sleep and a call of warm_up(). After a sleep the scheduler gives a
-// thread a fresh turn, in which a sample of a millisecond or two has a chance even on a busy machine;
-// the warm-up brings back code and activations that others have driven out of the caches.
+// Times body(), after a call of warm_up(), which brings back code and activations that others have driven
+// out of the caches.
 template <class WarmUp, class Body>
 Sample timed(WarmUp warm_up, Body body) {
-  const timespec moment = {0, 500'000};
-  nanosleep(&moment, nullptr);
   warm_up();
   const double cpu = seconds_of(CLOCK_THREAD_CPUTIME_ID);
   const double wall = seconds_of(CLOCK_MONOTONIC);
   body();
   const double wall_end = seconds_of(CLOCK_MONOTONIC);
   return {wall_end - wall, seconds_of(CLOCK_THREAD_CPUTIME_ID) - cpu};
+}
+
+// How many times longer `other` takes than `ours`, timed right before and right after it; nothing if
+// a sample was not quiet, or if the two of `other` differ by more than a twentieth: then the machine
+// changed its speed meanwhile, as a virtual one does when a neighbour wakes up, and the ratio would
+// compare two machines. Samples should last about equally long: a burst is faster than what lasts.
+// The sleep gives the thread a fresh turn of the scheduler, in which a few milliseconds have a chance
+// even on a busy machine.
+template <class Other, class Ours>
+std::optional<double> ratio_beside(Other other, Ours ours) {
+  const timespec moment = {0, 500'000};
+  nanosleep(&moment, nullptr);
+  const Sample before = other(), mine = ours(), after = other();
+  if (!before.quiet() || !mine.quiet() || !after.quiet()) return std::nullopt;
+  const double mean = (before.wall + after.wall) / 2;
+  if (std::abs(before.wall - after.wall) > 0.05 * mean) return std::nullopt;
+  return mean / mine.wall;
 }
 
 // Median and quartiles of what was kept; zeros if nothing was.

@@ -33,9 +33,6 @@ inline constexpr int kLanes = 16;
 template <int N>
 struct Number {};
 
-// E2M1, the four-bit number of MXFP4: bit 3 is the sign, bits 0..2 index these.
-inline constexpr float kE2m1[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-
 #if defined(__AVX2__)
 // Any four bytes anywhere, loaded as a float: the form that compilers turn into a broadcast from
 // memory.
@@ -74,14 +71,12 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   return {
       _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, h), 16))};
 }
-// 32 E2M1 numbers from 16 bytes, the low nibble of a byte before the high one, times scale.
+// The 32 numbers of a group of MXFP4 from 16 bytes, the low nibble of a byte before the high one;
+// `products` is the scale's row of engine/base/mxfp4_products.h.
 // Eight numbers are one 32-bit word: every lane gets its word by a broadcast and its nibble by a
-// shift, and looks it up in a table of the sixteen products. The lookup ignores higher bits.
-inline void load_e2m1(const std::uint8_t* p, float scale, Lanes& first, Lanes& second) {
-  const __m512 magnitudes = _mm512_maskz_broadcast_f32x8(kAll, _mm256_loadu_ps(kE2m1));
-  const __m512 signs =
-      _mm512_castsi512_ps(_mm512_maskz_set1_epi32(0xFF00, static_cast<int>(0x80000000u)));
-  const __m512 table = _mm512_mul_ps(_mm512_xor_ps(magnitudes, signs), _mm512_set1_ps(scale));
+// shift, and looks it up in the row. The lookup ignores higher bits.
+inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {
+  const __m512 table = _mm512_load_ps(products);
   const __m512i shifts =
       _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
   // A broadcast from memory costs no shuffle, one from a general register does.
@@ -165,8 +160,8 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
 }
-inline void load_e2m1(const std::uint8_t* p, float scale, Lanes& first, Lanes& second) {
-  const __m256 table = _mm256_mul_ps(_mm256_loadu_ps(kE2m1), _mm256_set1_ps(scale));
+inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {
+  const __m256 table = _mm256_load_ps(products);
   const __m256i down = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
   const __m256i up = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
   // The lookup sees the index's low three bits; the fourth, moved to the top, is the sign.
@@ -270,11 +265,8 @@ inline Lanes load_bf16(const std::uint16_t* p) {
     return f;
   });
 }
-inline void load_e2m1(const std::uint8_t* p, float scale, Lanes& first, Lanes& second) {
-  const auto value = [&](int i) {
-    const int code = (p[i / 2] >> (4 * (i % 2))) & 15;
-    return (code < 8 ? kE2m1[code] : -kE2m1[code - 8]) * scale;
-  };
+inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {
+  const auto value = [&](int i) { return products[(p[i / 2] >> (4 * (i % 2))) & 15]; };
   first = each([&](int i) { return value(i); });
   second = each([&](int i) { return value(i + kLanes); });
 }
@@ -352,23 +344,5 @@ inline Lanes abs(Lanes a) { return bit_and(a, 0x7FFFFFFFu); }
 // b if either is NaN.
 inline Lanes min(Lanes a, Lanes b) { return select(less(a, b), a, b); }
 inline Lanes max(Lanes a, Lanes b) { return select(less(b, a), a, b); }
-
-// The bits of 2^(s-127), the E8M0 scale of MXFP4, exactly: s = 0 is a subnormal that `s << 23`
-// would make 0, and s = 255, NaN by the format, makes its group zero as the C reference does.
-struct E8m0Table {
-  std::uint32_t bits[256];
-};
-constexpr E8m0Table make_e8m0_table() {
-  E8m0Table table{};
-  table.bits[0] = 0x00400000u;
-  for (std::uint32_t s = 1; s < 255; ++s) table.bits[s] = s << 23;
-  return table;
-}
-inline constexpr E8m0Table kE8m0 = make_e8m0_table();
-inline float e8m0(std::uint8_t s) {
-  float scale;
-  std::memcpy(&scale, &kE8m0.bits[s], sizeof(scale));
-  return scale;
-}
 
 }  // namespace engine::base::LAZYLORA_ISA

@@ -16,8 +16,8 @@ inline constexpr int kBackwardSpan = kRegisters >= 32 ? 4 : 1;
 // A tile: rows and columns of W that are widened once for all tokens of a batch. It lies in panels,
 // each the columns of one span, row after row, which stay in the first-level cache while the tokens
 // pass; the tile and the batch's d_x over its columns should stay in the second.
-inline constexpr std::int64_t kBackwardTileRows = 32;
-inline constexpr std::int64_t kBackwardTileCols = 256;
+inline constexpr std::int64_t kBackwardTileRows = 64;
+inline constexpr std::int64_t kBackwardTileCols = 512;
 inline constexpr std::int64_t kBackwardBatch = 128;
 // One or two tokens read W in registers, so many Lanes wide ...
 inline constexpr int kBackwardDirectSpan = kRegisters >= 32 ? 4 : 2;
@@ -105,14 +105,16 @@ inline void backward_span(const Coefficients& d_y, const Rows& w, std::int64_t r
   }
 }
 
-// All tokens, in register blocks, over `count` columns of float32 rows.
-template <class Mode>
+// All tokens, in register blocks, over `count` columns of float32 rows; before(t) is called ahead of
+// every block.
+template <class Mode, class Before>
 inline void backward_tokens(const Coefficients& d_y, const F32Rows& w, std::int64_t rows,
                             std::int64_t count, float* d_x, std::int64_t x_stride,
-                            std::int64_t tokens, Mode mode) {
+                            std::int64_t tokens, Mode mode, Before before) {
   std::int64_t t = 0;
   const auto blocks = [&]<int T>(Number<T>) {
     for (; t + T <= tokens; t += T) {
+      before(t);
       const Coefficients from = {d_y.data + t * d_y.t_stride, d_y.t_stride, d_y.o_stride};
       backward_span<T, kBackwardSpan>(from, w, 0, rows, 0, count, d_x + t * x_stride, x_stride,
                                       mode);
@@ -151,14 +153,20 @@ inline void backward_tile(const float* d_y, std::int64_t w_rows, const Rows& w, 
       widen_row(w, row + o, col + at, width(at), tile + at * rows + o * kPanel);
     }
   }
+  // What the next tile's widening will read comes in beside the arithmetic, a few rows a block: all of
+  // a panel's at once would wait for each other.
   const std::int64_t after = w_rows - row - rows;
+  const std::int64_t ahead = after < rows ? after : rows;
+  const std::int64_t blocks = (tokens + kBackwardTokens - 1) / kBackwardTokens;
+  const std::int64_t share = (ahead + blocks - 1) / blocks;
   for (std::int64_t at = 0; at < count; at += kPanel) {
-    // What the next tile's widening will read comes in beside the arithmetic.
-    for (std::int64_t o = 0; o < (after < rows ? after : rows); ++o) {
-      prefetch_row(w, row + rows + o, col + at, width(at));
-    }
     backward_tokens(Coefficients{d_y + row, w_rows, 1}, F32Rows{tile + at * rows, kPanel}, rows,
-                    width(at), d_x + col + at, x_stride, tokens, Continue{});
+                    width(at), d_x + col + at, x_stride, tokens, Continue{}, [&](std::int64_t t) {
+                      const std::int64_t first = t / kBackwardTokens * share;
+                      for (std::int64_t o = first; o < ahead && o < first + share; ++o) {
+                        prefetch_row(w, row + rows + o, col + at, width(at));
+                      }
+                    });
   }
 }
 
@@ -188,7 +196,7 @@ inline void outer_add(float scale, const float* a, std::int64_t a_stride, const 
                       std::int64_t b_stride, float* c, std::int64_t c_stride, std::int64_t tokens,
                       std::int64_t rows, std::int64_t cols) {
   backward_tokens(Coefficients{a, 1, a_stride}, F32Rows{b, b_stride}, tokens, cols, c, c_stride,
-                  rows, AddFinished{scale});
+                  rows, AddFinished{scale}, [](std::int64_t) {});
 }
 
 }  // namespace engine::ops::LAZYLORA_ISA

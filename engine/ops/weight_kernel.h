@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "engine/base/lanes.h"
+#include "engine/base/mxfp4_products.h"
 #include "engine/ops/weight.h"
 
 namespace engine::ops::LAZYLORA_ISA {
@@ -57,8 +58,8 @@ struct Mxfp4Rows {
   std::int64_t cols;
   // Shifts, where a division of signed numbers would cost three more instructions a group.
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    const float scale = base::LAZYLORA_ISA::e8m0(scales[(row * cols + col) >> 5]);
-    base::LAZYLORA_ISA::load_e2m1(codes + ((row * cols + col) >> 1), scale, w[0], w[1]);
+    const float* products = base::kMxfp4Products.of[scales[(row * cols + col) >> 5]];
+    base::LAZYLORA_ISA::load_mxfp4(codes + ((row * cols + col) >> 1), products, w[0], w[1]);
   }
   const void* at(std::int64_t row, std::int64_t col) const {
     return codes + ((row * cols + col) >> 1);

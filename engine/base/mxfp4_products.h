@@ -1,0 +1,44 @@
+#pragma once
+
+// What the sixteen codes of MXFP4 stand for under each of its 256 scales: E2M1(code) * 2^(scale-127).
+//
+// A table and not a product, because beside the arithmetic of a weight that is used once the product
+// would cost a tenth, and because a product with scale 0 is a subnormal, for which processors stop
+// for more than a hundred cycles. Only the rows of the scales that occur come into a cache.
+//
+// Accuracy  exact; beyond float32's range infinity, as the product would round
+// Source    OCP Microscaling Formats 1.0, sections 5.3.3 and 5.4
+
+#include <bit>
+#include <cstdint>
+#include <limits>
+
+namespace engine::base {
+
+struct alignas(64) Mxfp4Products {
+  // [scale][code]; bit 3 of a code is its sign.
+  float of[256][16];
+};
+
+constexpr Mxfp4Products make_mxfp4_products() {
+  constexpr float kMagnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+  Mxfp4Products table{};
+  for (std::uint32_t s = 0; s < 256; ++s) {
+    // Scale 0 is a subnormal that `s << 23` would make 0, and 255, NaN by the format, makes its group
+    // zero as the C reference does.
+    const std::uint32_t bits = s == 0 ? 0x00400000u : s == 255 ? 0u : s << 23;
+    for (int code = 0; code < 8; ++code) {
+      const double exact = static_cast<double>(kMagnitudes[code]) * std::bit_cast<float>(bits);
+      const float product = exact > std::numeric_limits<float>::max()
+                                ? std::numeric_limits<float>::infinity()
+                                : static_cast<float>(exact);
+      table.of[s][code] = product;
+      table.of[s][code + 8] = -product;
+    }
+  }
+  return table;
+}
+
+inline constexpr Mxfp4Products kMxfp4Products = make_mxfp4_products();
+
+}  // namespace engine::base
