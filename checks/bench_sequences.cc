@@ -8,7 +8,8 @@
 // for the device, so that other processes do not enter.
 //
 // The forecast knows headers, configuration, memory budget, the device's speed and one number of the
-// machine: its GFLOP/s, taken from a sweep that waits for nothing. As that depends on how many tokens
+// machine: its GFLOP/s, taken from two sweeps that wait for nothing, right before and right after,
+// because a virtual machine's processor changes its speed with its neighbours. As that depends on how many tokens
 // share a weight, it is taken at each number of sequences; what is checked is whether bytes, overlap
 // and bound are right. With the rate of one sequence for all, the last column shows what a plan made
 // from one measurement would have said.
@@ -66,11 +67,12 @@ int bench_all(int argc, char** argv) {
   for (std::int64_t sequences = 1; sequences <= 16; sequences *= 2) {
     const ThrottledSweep bench(argv[1], tokens, sequences, Throttle::Clock::kProcessor);
     if (sequences == 1) bench.run(1e12);  // the page cache holds the model from here on
-    const ThrottledSample alone = bench.run(1e12);
-    if (rate == 0.0) rate = static_cast<double>(alone.result.bytes_read) / alone.computed / 4;
+    const ThrottledSample before = bench.run(1e12);
+    if (rate == 0.0) rate = static_cast<double>(before.result.bytes_read) / before.computed / 4;
     const ThrottledSample sample = bench.run(rate);
+    const double alone = (before.computed + bench.run(1e12).computed) / 2;
     const model::StepWork work = work_of(argv[1], bench, tokens, sequences);
-    const double flops = work.flops / alone.computed;
+    const double flops = work.flops / alone;
     if (sequences == 1) first_rate = flops;
     const model::StepTime said = model::step_time(work, {rate, 0.0, flops});
     const model::StepTime said_at_first = model::step_time(work, {rate, 0.0, first_rate});
