@@ -47,6 +47,8 @@ verdict "and its manifest says so" $?
 exits "is judged by it" 0 "0001-note: met" "$here/reports/eval.sh" "$build" "$out/met" "${eval[@]:2}" --gradient --preregistration "$out/reg/0001-note.json"
 grep -q '"time": "own clock only"' "$out/met/results.json"
 verdict "by its own clock only, it says" $?
+[ "$(grep -c '"jaccard": ' "$out/met/results.json")" -gt 3 ] && grep -q '^## Routing, before and after' "$out/met/report.md"
+verdict "routing before and after is measured and reported" $?
 "${eval[@]}" --threads 1 --batch-tokens 20 --isa scalar --gradient --preregistration "$out/reg/0001-note.json" --out "$out/again" >/dev/null
 cmp "$out/met/results.json" "$out/again/results.json" && cmp "$out/met/units.jsonl" "$out/again/units.jsonl"
 verdict "one thread, small sweeps, scalar: the same bytes" $?
@@ -132,11 +134,28 @@ verdict "and the report says so" $?
 refused "an OpenTimestamps proof of something else" "time proof: .*other.ots" "${registered[@]}" "$out/other.ots"
 refused "one by another header" "time proof: .*early.ots.*other.header has" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/other.header"
 refused "one whose block is younger than the run" "younger: proven for" "${registered[@]:0:2}" --ots-proof "$out/late.ots" --block-header "$out/late.header"
+# What cannot be read is said before hours of computing, and nothing is written.
+computes_nothing() { # WHAT TEXT OPTIONS...
+  local what=$1 text=$2
+  shift 2
+  exits "$what" 1 "$text" "${eval[@]}" --out "$out/unread" "$@"
+  [[ $("${eval[@]}" "$@" 2>&1) != *"loss "* ]] && [ ! -e "$out/unread" ]
+  verdict "and nothing was computed" $?
+}
+computes_nothing "a proof that is not there" "nowhere.ots" "${registered[@]}" "$out/nowhere.ots"
+computes_nothing "a header that is not there" "nowhere.header" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/nowhere.header"
+computes_nothing "a folder for a time proof" "/tsa" "${registered[@]:0:2}" --time-proof "$out/tsa" --time-authorities "$out/note.txt"
+refused_early=$("${eval[@]}" "${registered[@]}" "$out/other.ots" 2>&1 | grep -nE 'will be refused: time proof|  base ' | cut -d: -f2 | cut -c1-8 | tr -d '\n')
+[ "$refused_early" = "warning  base  " ]
+verdict "one that does not hold is said before the numbers" $? "$refused_early"
 exits "a header without a proof is bad usage" 2 "ots-proof" "${eval[@]}" "${registered[@]:0:4}"
 "${register[@]}" 0002-late >/dev/null
 refused "one that is younger than the run" "younger: registered at" --preregistration "$out/reg/0002-late.json"
 "${train[@]}" --out "$out/plain" >/dev/null 2>&1
 exits "a run without one is exploratory" 0 "exploratory" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --chunk 16
+"$lazylora" eval --model "$out/model" --text "$out/note.txt" --chunk 16 --out "$out/base" >/dev/null && "$here/reports/render.sh" "$build" "$out/base" >/dev/null &&
+  grep -q '"routing": {}' "$out/base/results.json" && ! grep -q 'Routing' "$out/base/report.md"
+verdict "the base model alone has no routing to compare" $?
 exits "and cannot get one afterwards" 1 "began without" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json"
 
 # Texts of a corpus: what is dated after the day, checked, and told where from.
@@ -153,6 +172,28 @@ printf 'w' | dd of="$out/later/texts/note.txt" bs=1 conv=notrunc status=none
 exits "a text that changed since is not evaluated" 1 "the manifest says" "$lazylora" eval --run "$out/run" --text "$out/later" --chunk 16
 
 # What does not belong to the run.
+trained=("$lazylora" eval --run "$out/plain" --training-data --chunk 16)
+exits "what it was trained on is a task" 0 "ids: " "${trained[@]}" --out "$out/seen"
+grep -q '"trained_on": true' "$out/seen/results.json"
+verdict "and the report says so" $?
+seq -s, 8 19 240 >"$out/a.txt"
+computes_nothing_of_it() { # WHAT FILE
+  local was
+  was=$(sed -n 's/.*"data_sha256": "\([0-9a-f]*\)".*/\1/p' "$out/$2/manifest.json")
+  exits "$1" 1 "the run was trained on data of $was" "$lazylora" eval --run "$out/$2" --training-data --chunk 16 --out "$out/changed"
+  [ ${#was} -eq 64 ] && [ ! -e "$out/changed" ]
+  verdict "and nothing is written" $?
+}
+computes_nothing_of_it "and not once it changed" plain
+seq -s, 7 19 240 >"$out/a.txt"
+records=("$lazylora" data build --model "$out/model" --records "$here/docs/examples/instructions.jsonl" --length 192 --too-long drop --count)
+"${records[@]}" 3 --out "$out/set" >/dev/null 2>&1 &&
+  "$lazylora" train --model "$out/model" --data "$out/set" --steps 1 --rank 2 --alpha 4 --out "$out/of_set" >/dev/null 2>&1
+exits "a run on a set: the set" 0 "set:set: " "$lazylora" eval --run "$out/of_set" --training-data --gradient --out "$out/seen_set"
+grep -q '"trained_on": true' "$out/seen_set/results.json"
+verdict "and that was it" $?
+rm -r "$out/set" && "${records[@]}" 2 --out "$out/set" >/dev/null 2>&1
+computes_nothing_of_it "another set under its name" of_set
 sed -i '2s/"loss":/"loss": /' "$out/plain/log.jsonl"
 exits "a log whose chain is broken" 1 "log.jsonl line 3" "$lazylora" eval --run "$out/plain" --text "$out/note.txt"
 cp "$out/plain/adapter.safetensors" "$out/other"
@@ -174,10 +215,10 @@ else
     timeout 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$out/profile" --host-resolver-rules="MAP * ~NOTFOUND" \
       --virtual-time-budget=5000 --dump-dom "file://$out/look.html" 2>/dev/null | grep -o 'data-seen="[^"]*"'
   }
-  [ "$(look "$out/met/report.html")" = 'data-seen="2 of 2 pictures"' ]
-  verdict "the page in Chromium: both pictures visible" $?
+  [ "$(look "$out/met/report.html")" = 'data-seen="3 of 3 pictures"' ]
+  verdict "the page in Chromium: all pictures visible" $?
   sed 's/base64,PD94/base64,AAAA/' "$out/met/report.html" >"$out/planted.html"
-  [ "$(look "$out/planted.html")" = 'data-seen="0 of 2 pictures"' ]
+  [ "$(look "$out/planted.html")" = 'data-seen="0 of 3 pictures"' ]
   verdict "planted: broken pictures are noticed" $?
 fi
 

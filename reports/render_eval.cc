@@ -1,4 +1,4 @@
-// Usage: render_eval tables DIR    loss.tsv and layers.tsv of DIR/results.json, to be drawn
+// Usage: render_eval tables DIR    loss.tsv, layers.tsv and routing.tsv of DIR/results.json, to be drawn
 //        render_eval pages DIR     report.md and report.html, with the figures that are in DIR
 // What `lazylora eval --out DIR` recorded as pages whose every number links to the line of
 // results.json that it is read from.
@@ -12,6 +12,7 @@
 
 #include "engine/base/error.h"
 #include "reports/evidence_lines.h"
+#include "reports/figure_rows.h"
 #include "reports/page.h"
 
 namespace reports {
@@ -145,6 +146,31 @@ Block score_table(const EvidenceLines& evidence) {
   return table;
 }
 
+// Experts chosen under the adapter against those under the base model; a heading alone: no adapter,
+// or no layer with experts.
+Block routing_table(const EvidenceLines& evidence) {
+  Block table{Block::Kind::kTable, {{}}, ""};
+  for (const char* head : {"task", "tokens", "Jaccard index", "by chance", "same experts",
+                           "layer that changed most", "its Jaccard index"}) {
+    table.rows[0].push_back(words(head));
+  }
+  for (const auto& [task, routing] : evidence.at("/lazylora/routing").items()) {
+    const std::string at = "/lazylora/routing" + step(task);
+    std::vector<Cell> row{words(task)};
+    for (const char* fact : {"tokens", "jaccard", "jaccard_by_chance", "same_set"}) {
+      row.push_back(value(evidence, at + "/" + fact));
+    }
+    const Json& layers = routing.at("layers");
+    const auto least = std::ranges::min_element(
+        layers, {}, [](const Json& layer) { return layer.at("jaccard").get<double>(); });
+    const std::string layer = fmt::format("{}/layers/{}", at, least - layers.begin());
+    row.push_back(value(evidence, layer + "/layer"));
+    row.push_back(value(evidence, layer + "/jaccard"));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 void add_figure(Page& page, const std::string& folder, const std::string& file,
                 const std::string& caption) {
   if (std::filesystem::exists(folder + file)) {
@@ -174,6 +200,18 @@ Page page_of(const EvidenceLines& evidence, const std::string& folder) {
   if (const Block origins = origin_table(evidence); origins.rows.size() > 1) {
     page.blocks.push_back(origins);
   }
+  const Block routing = routing_table(evidence);
+  const bool routed = routing.rows.size() > 1;
+  if (routed) {
+    page.blocks.push_back(heading("Routing, before and after"));
+    page.blocks.push_back(routing);
+    page.blocks.push_back(paragraph({words(
+        "Experts that a token chooses with the adapter against those that it chooses without, over "
+        "all layers with experts and all scored tokens: mean Jaccard index of the two sets (1: the "
+        "same), what two sets drawn at random would show, and the share of choices that are the "
+        "same "
+        "set.")}));
+  }
   page.blocks.push_back(heading("What was evaluated"));
   page.blocks.push_back(subject_table(evidence));
   page.blocks.push_back(heading("Figures"));
@@ -186,29 +224,19 @@ Page page_of(const EvidenceLines& evidence, const std::string& folder) {
     page.blocks.push_back(
         paragraph({words("Gradient: "), value(evidence, "/lazylora/gradient_of"), words(".")}));
   }
+  if (routed) {
+    add_figure(page, folder, "routing.svg",
+               "Routing with the adapter against the base model's, layer by layer");
+  }
   return page;
-}
-
-void write_tables(const EvidenceLines& evidence, const std::string& folder) {
-  std::string losses = "step\tloss\n", layers = "layer\tchange\tgradient\n";
-  if (const Json& run = evidence.at("/lazylora/run"); !run.is_null()) {
-    for (const Json& point : run.at("losses")) {
-      losses += fmt::format("{}\t{}\n", point.at("step").dump(), point.at("loss").dump());
-    }
-  }
-  for (const Json& layer : evidence.at("/lazylora/layers")) {
-    const Json& gradient = layer.at("gradient");
-    layers += fmt::format("{}\t{}\t{}\n", layer.at("layer").dump(), layer.at("change").dump(),
-                          gradient.is_null() ? "nan" : gradient.dump());
-  }
-  write(folder + "loss.tsv", losses);
-  write(folder + "layers.tsv", layers);
 }
 
 int run(const std::string& what, const std::string& folder) {
   const EvidenceLines evidence(folder + "results.json");
   if (what == "tables") {
-    write_tables(evidence, folder);
+    write(folder + "loss.tsv", loss_rows(evidence));
+    write(folder + "layers.tsv", norm_rows(evidence));
+    write(folder + "routing.tsv", routing_rows(evidence));
     return 0;
   }
   const Page page = page_of(evidence, folder);

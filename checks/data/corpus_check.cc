@@ -194,8 +194,15 @@ TEST_F(Corpus, PlantedFaultsOfAList) {
               AllOf(HasSubstr(second + "copy.txt has the bytes of SHA-256"), HasSubstr("line 1")));
   write("old.txt", "ab\xFFz");
   EXPECT_THAT(why_not([](json&) {}), AllOf(HasSubstr("old.txt"), HasSubstr("byte 2 is 0xff")));
-  write("old.txt", "");
-  EXPECT_THAT(why_not([](json&) {}), HasSubstr("old.txt"));
+  // Nothing, and what is as good as nothing; a word behind the mark is one.
+  for (const std::string bytes : {"", "\n", " \t\r\n\v\f", "\xEF\xBB\xBF", "\xEF\xBB\xBF \n"}) {
+    write("old.txt", bytes);
+    EXPECT_THAT(
+        why_not([](json&) {}),
+        HasSubstr(fmt::format("old.txt: is empty: all of its {} bytes are blank", bytes.size())));
+  }
+  write("old.txt", "\xEF\xBB\xBF \nx");
+  build(lines(four()));
   write("old.txt", "again");
   EXPECT_THAT(refusal([&] { build(lines({entry("day.txt", "2024-12-31")})); }),
               HasSubstr("of 1 texts none is dated after 2024-12-31"));
@@ -228,6 +235,15 @@ TEST_F(Corpus, PlantedFaultsOfAFolder) {
   std::filesystem::remove(path);
   EXPECT_THAT(refusal([&] { data::read_corpus_text(scratch_ / "out", text); }),
               HasSubstr("new.txt"));
+  // Right by its digest, and nothing all the same.
+  checks::write_bytes(path, " \n");
+  data::CorpusText blank = text;
+  blank.bytes = 2;
+  blank.sha256 = engine::base::sha256_hex(" \n");
+  EXPECT_THAT(refusal([&] { data::read_corpus_text(scratch_ / "out", blank); }),
+              HasSubstr("new.txt: is empty: all of its 2 bytes are blank"));
+  EXPECT_THAT(why_unread([](json& m) { m["texts"] = json::array(); }),
+              HasSubstr("manifest.json: 0 texts, 2 left out"));
   EXPECT_EQ(why_unread([](json&) {}), "");
   EXPECT_THAT(why_unread([](json& m) { m["format"] = "lazylora data 1"; }),
               HasSubstr("not \"lazylora corpus 1\""));

@@ -171,8 +171,9 @@ TEST(Evaluate, I8_TheNumbersClose) {
   const EvalTask task = text_task(ids, {16, 8, Bos::kNone});
   const auto adapters = checks::random_adapter_set(engine, 4, 8.0, 2);
   evaluation.tasks.push_back(measure::make_result(
-      task, measure::score_units(engine.model, engine.budget, nullptr, task),
-      measure::score_units(engine.model, engine.budget, adapters.get(), task), 1));
+      task, measure::score_pair(engine.model, engine.budget, *adapters, task), 1));
+  evaluation.experts = engine.config().experts;
+  evaluation.chosen = engine.config().chosen;
   const auto json = nlohmann::json::parse(measure::evaluation_json(evaluation));
   const auto& results = json["results"]["text:a.txt"];
   const auto& facts = json["lazylora"]["tasks"]["text:a.txt"];

@@ -58,7 +58,7 @@ measure::TaskResult result_of(const std::vector<double>& per_token) {
     base.push_back({nll, 10, 1});
     adapter.push_back({nll + 10.0 * per_token[i], 10, 2});
   }
-  return measure::make_result(task, base, adapter, 7);
+  return measure::make_result(task, {base, adapter, {}}, 7);
 }
 
 Outcome outcome_of(const std::vector<double>& per_token, const Preregistration& r = example()) {

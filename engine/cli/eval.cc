@@ -70,18 +70,28 @@ measure::RegistrationFacts registration_of(const EvalOptions& options, const Run
   return facts;
 }
 
+// What is known of the registration before anything is computed. An objection is said at once, for the
+// numbers, which the report has all the same, may take hours.
+void judge_registration(const EvalOptions& options, const RunFolder* run,
+                        measure::Evaluation& evaluation) {
+  evaluation.registration = registration_of(options, run);
+  evaluation.verdict.time_proof = prove_time(options.proofs, evaluation.registration);
+  for (const std::string& why : measure::objections(evaluation.registration)) {
+    fmt::print(stderr, "warning: this evaluation will be refused: {}\n", why);
+  }
+}
+
 // Both models over one task, one line of results on the way.
 measure::TaskResult evaluate(const measure::EvalTask& task, const OpenModel& open,
                              const model::AdapterSet* adapters, const EvalOptions& options) {
   const measure::EvalSweeps sweeps{options.batch_tokens};
-  std::vector<measure::UnitScore> base =
-      measure::score_units(*open.model, *open.budget, nullptr, task, sweeps);
-  std::vector<measure::UnitScore> adapted;
-  if (adapters != nullptr) {
-    adapted = measure::score_units(*open.model, *open.budget, adapters, task, sweeps);
+  measure::PairedScores scores;
+  if (adapters == nullptr) {
+    scores.base = measure::score_units(*open.model, *open.budget, nullptr, task, sweeps);
+  } else {
+    scores = measure::score_pair(*open.model, *open.budget, *adapters, task, sweeps);
   }
-  return measure::make_result(task, std::move(base), std::move(adapted),
-                              static_cast<std::uint64_t>(options.seed));
+  return measure::make_result(task, std::move(scores), static_cast<std::uint64_t>(options.seed));
 }
 
 // The gradient of the mean loss of the task's first units, into the adapters. How many depends on no
@@ -116,6 +126,9 @@ void print_result(const measure::TaskResult& task) {
     if (d.interval) fmt::print(", 95 % {} ... {}", d.interval->low, d.interval->high);
     fmt::print("\n");
   }
+  if (task.routing.empty()) return;
+  const measure::Overlap all = measure::over_layers(task.routing);
+  fmt::print("  routing  jaccard {} unchanged {}\n", *all.jaccard(), *all.equal());
 }
 
 void write_out(const std::filesystem::path& out, const measure::Evaluation& evaluation) {
@@ -127,6 +140,7 @@ void write_out(const std::filesystem::path& out, const measure::Evaluation& eval
 
 void run_eval(const EvalOptions& options) {
   if (!options.out.empty()) store::require_unused(options.out);
+  require_readable(options.proofs);
   apply_machine_options(options.machine);
   std::optional<RunFolder> run;
   if (!options.run.empty()) run = read_run(options.run);
@@ -135,16 +149,21 @@ void run_eval(const EvalOptions& options) {
   const data::Tokenizer tokenizer(model_folder, open.model->config().vocabulary);
 
   measure::Evaluation evaluation;
+  judge_registration(options, run ? &*run : nullptr, evaluation);
   evaluation.chunks = chunks_of(options, tokenizer);
   evaluation.seed = static_cast<std::uint64_t>(options.seed);
   evaluation.tokenizer_sha256 = tokenizer.ranks_sha256();
   evaluation.config_sha256 = open.model->config().sha256;
   evaluation.headers_sha256 = train::headers_digest(open.model->shards());
+  evaluation.experts = open.model->config().experts;
+  evaluation.chosen = open.model->config().chosen;
   base::Charge held(*open.budget, "texts, sets and their ids");
   TaskFiles files = options.files;
-  if (options.training_data) files.ids = run->ids_files;
+  if (options.training_data) add_training_data(*run, files);
   const std::vector<measure::EvalTask> tasks =
       open_tasks(files, tokenizer, evaluation.chunks, *open.budget, held);
+
+  if (options.training_data) require_trained_on(*run, tasks);
 
   std::unique_ptr<model::AdapterSet> adapters;
   const std::filesystem::path adapter = run ? run->adapter.string() : options.adapter;
@@ -164,8 +183,7 @@ void run_eval(const EvalOptions& options) {
     evaluation.layers = measure::layer_norms(*adapters, open.model->config().layers);
   }
   report_pack(*open.model, options.machine);
-  evaluation.registration = registration_of(options, run ? &*run : nullptr);
-  const std::string time = prove_time(options.proofs, evaluation.registration);
+  const std::string time = std::move(evaluation.verdict.time_proof);
   evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
   evaluation.verdict.time_proof = time;
   if (!options.out.empty()) write_out(options.out, evaluation);
@@ -202,7 +220,7 @@ void add_eval_command(CLI::App& app) {
                   ->check(refuse_empty);
   command
       .add_flag("--training-data", options->training_data,
-                "the ids that the run was trained on, as that task")
+                "what the run was trained on, its ids or its set, as a task; refused if it changed")
       ->needs(run)
       ->excludes(ids);
   command.add_option("--set", options->files.sets, "sets of `lazylora data`: answers alone count")

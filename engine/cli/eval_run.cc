@@ -1,5 +1,7 @@
 #include "engine/cli/eval_run.h"
 
+#include <algorithm>
+#include <cassert>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -25,6 +27,7 @@ void read_manifest(const fs::path& path, RunFolder& folder) {
       Json::parse(store::read_json_text(path, train::kMostManifestBytes)).at("starts").at(0);
   folder.model_folder = first.at("model_folder");
   folder.ids_files = first.at("ids_files");
+  folder.set_folder = first.at("set_folder");
   folder.first_start_unix_ns = first.at("start_unix_ns");
 }
 
@@ -65,6 +68,25 @@ RunFolder read_run(const fs::path& run) {
     throw base::Error("{}: {}", run.string(), store::json_reason(wrong.what()));
   }
   return folder;
+}
+
+void add_training_data(const RunFolder& run, TaskFiles& files) {
+  if (run.set_folder.empty()) {
+    files.ids = run.ids_files;
+  } else {
+    files.sets.insert(files.sets.begin(), run.set_folder);
+  }
+}
+
+void require_trained_on(const RunFolder& run, const std::vector<measure::EvalTask>& tasks) {
+  const std::string_view kind = run.set_folder.empty() ? "ids" : "set";
+  const auto task = std::ranges::find(tasks, kind, &measure::EvalTask::kind);
+  assert(task != tasks.end());
+  if (task->sha256 == run.facts.data_sha256) return;
+  throw base::Error(
+      "{}: SHA-256 of the data is {}, the run was trained on data of {}",
+      run.set_folder.empty() ? fmt::format("{}", fmt::join(run.ids_files, ", ")) : run.set_folder,
+      task->sha256, run.facts.data_sha256);
 }
 
 }  // namespace engine::cli

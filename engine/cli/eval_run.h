@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/cli/eval_tasks.h"
 #include "engine/measure/eval_results.h"
 
 namespace engine::cli {
@@ -11,8 +12,10 @@ namespace engine::cli {
 // What an evaluation takes from a run folder.
 struct RunFolder {
   measure::EvalRun facts;
-  std::filesystem::path adapter;       // the finished run's
-  std::vector<std::string> ids_files;  // as at the first start
+  std::filesystem::path adapter;  // the finished run's
+  // As at the first start: files of ids, or the folder of a set.
+  std::vector<std::string> ids_files;
+  std::string set_folder;
   std::string model_folder;            // as at the first start
   std::string preregistration_sha256;  // empty: none
   std::int64_t first_start_unix_ns = 0;
@@ -21,5 +24,11 @@ struct RunFolder {
 // Errors    Error naming file and place: a run that is not finished, a log whose chain is broken or
 //           whose last checkpoint has another adapter than the run
 RunFolder read_run(const std::filesystem::path& run);
+
+// The run's training data, before all other files of its kind.
+void add_training_data(const RunFolder& run, TaskFiles& files);
+// That the files still hold what the run was trained on.
+// Errors    Error naming them and both digests
+void require_trained_on(const RunFolder& run, const std::vector<measure::EvalTask>& tasks);
 
 }  // namespace engine::cli

@@ -51,6 +51,9 @@ measure::EvalTask of_set(const std::string& folder, const data::Tokenizer& token
   task.kind = "set";
   task.sha256 = set.digest();
   task.units = measure::set_units(set);
+  if (task.units.empty()) {
+    throw base::Error("{}: {} ids, none of an answer: nothing is scored", folder, set.facts().ids);
+  }
   return task;
 }
 

@@ -7,6 +7,7 @@
 #include "engine/cli/common.h"
 #include "engine/measure/ots_proof.h"
 #include "engine/measure/time_proof.h"
+#include "engine/store/file.h"
 
 namespace engine::cli {
 
@@ -33,6 +34,12 @@ void add_time_proof_options(CLI::App& command, CLI::Option* registration, TimePr
                   "header of the Bitcoin block that it leads to: 80 bytes, or 160 hex digits")
       ->check(refuse_empty)
       ->needs(ots);
+}
+
+void require_readable(const TimeProofFiles& files) {
+  for (const std::string& name : {files.answer, files.authorities, files.ots, files.block_header}) {
+    if (!name.empty()) store::File{name};
+  }
 }
 
 std::string prove_time(const TimeProofFiles& files, measure::RegistrationFacts& facts) {

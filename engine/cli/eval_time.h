@@ -15,6 +15,9 @@ struct TimeProofFiles {
 
 void add_time_proof_options(CLI::App& command, CLI::Option* registration, TimeProofFiles& files);
 
+// Errors    Error naming the file: not there, or not to be opened. What stands in it is prove_time's.
+void require_readable(const TimeProofFiles& files);
+
 // What is known of when the registration was written, in words; into `facts` what judges. A proof that
 // does not hold is an objection, not an error: the report is to say so.
 std::string prove_time(const TimeProofFiles& files, measure::RegistrationFacts& facts);

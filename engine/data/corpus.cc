@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <span>
+#include <string_view>
 #include <utility>
 
 #include "engine/base/error.h"
@@ -69,6 +70,13 @@ Listed parse_entry(const LineReader::Line& line, const std::string& where,
   return listed;
 }
 
+// A byte order mark and ASCII blanks are nothing that a loss could be of.
+void require_words(std::string_view bytes, const std::string& where) {
+  const std::string_view text = bytes.substr(bytes.starts_with("\xEF\xBB\xBF") ? 3 : 0);
+  if (text.find_first_not_of(" \t\n\v\f\r") != std::string_view::npos) return;
+  throw Error("{}: is empty: all of its {} bytes are blank", where, bytes.size());
+}
+
 // Of one opening: what was charged, or compared with a manifest, is what is read.
 std::string read_whole(const store::File& file) {
   std::string bytes(file.size(), '\0');
@@ -79,10 +87,10 @@ std::string read_whole(const store::File& file) {
 // A text's bytes, charged to `held`, and in `text` what they are.
 std::string read_listed(const fs::path& path, CorpusText& text, base::Charge& held) {
   const store::File file(path);
-  if (file.size() == 0) throw Error("{}: is empty", path.string());
   held.grow(file.size());
   std::string bytes = read_whole(file);
   require_utf8(bytes, path.string());
+  require_words(bytes, path.string());
   text.bytes = bytes.size();
   text.sha256 = base::sha256_hex(bytes);
   return bytes;
@@ -245,6 +253,10 @@ Corpus read_corpus(const fs::path& folder) {
   corpus.list_sha256 = string_member(list, "sha256", where);
   corpus.texts = rows_of(manifest, "texts", where);
   corpus.left_out = rows_of(manifest, "left_out", where);
+  if (corpus.texts.empty()) {
+    throw Error("{}: 0 texts, {} left out: there is nothing to read", where,
+                corpus.left_out.size());
+  }
   // What the folder promises is asked of the manifest as well: it may have been edited.
   for (const CorpusText& kept : corpus.texts) {
     if (kept.date <= corpus.after) {
@@ -272,6 +284,7 @@ std::string read_corpus_text(const fs::path& folder, const CorpusText& text) {
   if (const std::string digest = base::sha256_hex(bytes); digest != text.sha256) {
     throw Error("{}: has SHA-256 {}, the manifest says {}", path.string(), digest, text.sha256);
   }
+  require_words(bytes, path.string());
   return bytes;
 }
 

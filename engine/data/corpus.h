@@ -44,8 +44,8 @@ struct CorpusSettings {
 // younger under another name, and a text that counts twice makes an interval too narrow.
 // Cost      memory of the largest text, charged
 // Errors    Error naming file, line and value: an entry with a field too few or too many, a day that
-//           is none, a file that is not there, is empty or not UTF-8 (with the offset), two of one name
-//           or of the same bytes, nothing left; OUT is then not there
+//           is none, a file that is not there, is empty (of blanks alone, too) or not UTF-8 (with the
+//           offset), two of one name or of the same bytes, nothing left; OUT is then not there
 Corpus build_corpus(const std::filesystem::path& out, const CorpusSettings& settings,
                     base::RamBudget& budget);
 
@@ -53,11 +53,11 @@ Corpus build_corpus(const std::filesystem::path& out, const CorpusSettings& sett
 bool is_corpus(const std::filesystem::path& folder);
 
 // The manifest of a folder that build_corpus wrote.
-// Errors    Error naming the file and the field, or two texts of one name or of the same bytes
+// Errors    Error naming the file and the field, two texts of one name or of the same bytes, or no text
 Corpus read_corpus(const std::filesystem::path& folder);
 
 // One of its texts, whole; its `bytes` are the caller's to charge.
-// Errors    Error naming the file: another size or digest than the manifest has
+// Errors    Error naming the file: another size or digest than the manifest has, or blanks alone
 std::string read_corpus_text(const std::filesystem::path& folder, const CorpusText& text);
 
 // Errors    Error naming `where`: not YYYY-MM-DD, or a day that no calendar has

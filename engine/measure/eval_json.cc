@@ -83,6 +83,26 @@ Json layers_of(const Evaluation& e) {
   return layers;
 }
 
+// Of every task: experts chosen under the adapter against those under the base model.
+Json routing_of(const Evaluation& e) {
+  Json tasks = Json::object();
+  for (const TaskResult& task : e.tasks) {
+    if (task.routing.empty()) continue;
+    Json layers = Json::array();
+    for (const auto& [layer, overlap] : task.routing) {
+      layers.push_back(
+          {{"layer", layer}, {"jaccard", *overlap.jaccard()}, {"same_set", *overlap.equal()}});
+    }
+    const Overlap all = over_layers(task.routing);
+    tasks[task.name] = {{"tokens", task.routing.front().overlap.pairs()},
+                        {"jaccard", *all.jaccard()},
+                        {"same_set", *all.equal()},
+                        {"jaccard_by_chance", chance_jaccard(e.experts, e.chosen)},
+                        {"layers", layers}};
+  }
+  return tasks;
+}
+
 Json registration_of(const Evaluation& e) {
   const RegistrationFacts& facts = e.registration;
   Json primary;
@@ -134,7 +154,8 @@ std::string evaluation_json(const Evaluation& e) {
                        {"tasks", tasks},
                        {"run", e.run ? run_of(*e.run) : Json()},
                        {"gradient_of", or_null(e.gradient_of)},
-                       {"layers", layers_of(e)}}}};
+                       {"layers", layers_of(e)},
+                       {"routing", routing_of(e)}}}};
   return json.dump(1) + "\n";
 }
 

@@ -112,8 +112,7 @@ std::string_view name_of(Outcome outcome) {
   return "";
 }
 
-TaskResult make_result(const EvalTask& task, std::vector<UnitScore> base,
-                       std::vector<UnitScore> adapter, std::uint64_t seed) {
+TaskResult make_result(const EvalTask& task, PairedScores scores, std::uint64_t seed) {
   TaskResult result;
   result.name = task.name;
   result.kind = task.kind;
@@ -122,11 +121,12 @@ TaskResult make_result(const EvalTask& task, std::vector<UnitScore> base,
   result.has_bytes = task.has_bytes;
   result.origin = task.origin;
   for (const EvalUnit& unit : task.units) result.unit_bytes.push_back(unit.bytes);
-  result.base = sum_of(task, base);
-  result.base_units = std::move(base);
-  if (adapter.empty()) return result;
-  result.adapter = sum_of(task, adapter);
-  result.adapter_units = std::move(adapter);
+  result.base = sum_of(task, scores.base);
+  result.base_units = std::move(scores.base);
+  if (scores.adapter.empty()) return result;
+  result.adapter = sum_of(task, scores.adapter);
+  result.adapter_units = std::move(scores.adapter);
+  result.routing = std::move(scores.routing);
   for (const std::string_view metric : kMetrics) {
     if (metric == "bits_per_byte" && !task.has_bytes) continue;
     result.differences.push_back(difference(result, metric, seed));

@@ -28,11 +28,12 @@ struct TaskResult {
   std::vector<std::int64_t> unit_bytes;
   TaskScore base, adapter;
   std::vector<Difference> differences;
+  std::vector<LayerChange> routing;  // empty without an adapter
 };
 
+// Without an adapter `scores` has the base model's alone.
 // The draws of a task's interval are keyed by (seed, "eval TASK METRIC").
-TaskResult make_result(const EvalTask& task, std::vector<UnitScore> base,
-                       std::vector<UnitScore> adapter, std::uint64_t seed);
+TaskResult make_result(const EvalTask& task, PairedScores scores, std::uint64_t seed);
 
 enum class Outcome { kMet, kNotMet, kNotDecidable, kRefused, kExploratory };
 
@@ -64,6 +65,7 @@ struct EvalRun {
 struct Evaluation {
   std::string config_sha256, headers_sha256, adapter_sha256;  // adapter: empty without one
   std::string tokenizer_sha256;
+  std::int64_t experts = 0, chosen = 0;  // of a layer, by a token
   ChunkSettings chunks;
   std::uint64_t seed = 0;
   std::optional<EvalRun> run;

@@ -33,6 +33,53 @@ struct Best {
   }
 };
 
+// Units that are swept together, of a task.
+struct Sweep {
+  const EvalTask& task;
+  std::span<const EvalUnit> units;
+  const model::Batch batch;
+};
+
+template <class Work>
+void for_each_sweep(const EvalTask& task, const EvalSweeps& sweeps, const Work& work) {
+  std::span<const EvalUnit> left = task.units;
+  while (!left.empty()) {
+    const std::span<const EvalUnit> now = left.first(units_of_a_sweep(left, sweeps));
+    left = left.subspan(now.size());
+    work(Sweep{task, now, batch_of(now)});
+  }
+}
+
+// Adds the scores of a sweep's units. `hooks`: what else listens.
+void score_sweep(model::Model& model, base::RamBudget& budget, const model::AdapterSet* adapters,
+                 const Sweep& sweep, model::SweepHooks hooks, std::vector<UnitScore>& scores) {
+  const auto held =
+      budget.take<std::byte>("highest logits of a sweep", sweep.batch.size() * std::int64_t{8});
+  model.require_budget(sweep.batch, adapters, false);
+  Best best(sweep.batch.size());
+  hooks.logits = [&](std::int64_t first, std::int64_t count, std::span<const float> band) {
+    best.look(first, count, band);
+  };
+  const model::SweepResult result = model.forward(sweep.batch, adapters, hooks);
+  std::size_t at = 0;
+  for (const EvalUnit& unit : sweep.units) {
+    UnitScore score;
+    for (const std::int32_t target : unit.targets) {
+      if (target >= 0) {
+        score.nll += result.nll[at];
+        ++score.tokens;
+        score.correct += best.id[at] == target ? 1 : 0;
+      }
+      ++at;
+    }
+    if (!std::isfinite(score.nll)) {
+      throw base::Error("{}: unit {} of {}: the loss is {}", sweep.task.name, scores.size(),
+                        sweep.task.units.size(), score.nll);
+    }
+    scores.push_back(score);
+  }
+}
+
 }  // namespace
 
 model::Batch batch_of(std::span<const EvalUnit> units) {
@@ -61,38 +108,27 @@ std::vector<UnitScore> score_units(model::Model& model, base::RamBudget& budget,
                                    const model::AdapterSet* adapters, const EvalTask& task,
                                    const EvalSweeps& sweeps) {
   std::vector<UnitScore> scores;
-  std::span<const EvalUnit> left = task.units;
-  while (!left.empty()) {
-    const std::span<const EvalUnit> now = left.first(units_of_a_sweep(left, sweeps));
-    left = left.subspan(now.size());
-    const model::Batch batch = batch_of(now);
-    const auto held =
-        budget.take<std::byte>("highest logits of a sweep", batch.size() * std::int64_t{8});
-    model.require_budget(batch, adapters, false);
-    Best best(batch.size());
+  for_each_sweep(task, sweeps, [&](const Sweep& sweep) {
+    score_sweep(model, budget, adapters, sweep, {}, scores);
+  });
+  return scores;
+}
+
+PairedScores score_pair(model::Model& model, base::RamBudget& budget,
+                        const model::AdapterSet& adapters, const EvalTask& task,
+                        const EvalSweeps& sweeps) {
+  PairedScores scores;
+  RoutingChange routing(model.config());
+  for_each_sweep(task, sweeps, [&](const Sweep& sweep) {
+    const base::Charge held(budget, "experts chosen in a sweep",
+                            routing.bytes_of_sweep(sweep.batch.size()));
     model::SweepHooks hooks;
-    hooks.logits = [&](std::int64_t first, std::int64_t count, std::span<const float> band) {
-      best.look(first, count, band);
-    };
-    const model::SweepResult result = model.forward(batch, adapters, hooks);
-    std::size_t at = 0;
-    for (const EvalUnit& unit : now) {
-      UnitScore score;
-      for (const std::int32_t target : unit.targets) {
-        if (target >= 0) {
-          score.nll += result.nll[at];
-          ++score.tokens;
-          score.correct += best.id[at] == target ? 1 : 0;
-        }
-        ++at;
-      }
-      if (!std::isfinite(score.nll)) {
-        throw base::Error("{}: unit {} of {}: the loss is {}", task.name, scores.size(),
-                          task.units.size(), score.nll);
-      }
-      scores.push_back(score);
-    }
-  }
+    routing.watch_base(hooks);
+    score_sweep(model, budget, nullptr, sweep, hooks, scores.base);
+    routing.watch_adapter(hooks, sweep.batch.targets);
+    score_sweep(model, budget, &adapters, sweep, hooks, scores.adapter);
+  });
+  scores.routing = routing.layers();
   return scores;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/base/budget.h"
+#include "engine/measure/routing_change.h"
 #include "engine/model/model.h"
 
 namespace engine::measure {
@@ -55,6 +56,19 @@ struct EvalSweeps {
 std::vector<UnitScore> score_units(model::Model& model, base::RamBudget& budget,
                                    const model::AdapterSet* adapters, const EvalTask& task,
                                    const EvalSweeps& sweeps = {});
+
+struct PairedScores {
+  std::vector<UnitScore> base, adapter;
+  std::vector<LayerChange> routing;  // of the layers with experts
+};
+// Both models, a batch under the one and then under the other: what the experts' choice is compared
+// by are the sweeps that score, of one batch at a time.
+//
+// Order     as score_units: the scores are its
+// Cost      two sweeps for batch_tokens; RoutingChange::bytes_of_sweep besides
+PairedScores score_pair(model::Model& model, base::RamBudget& budget,
+                        const model::AdapterSet& adapters, const EvalTask& task,
+                        const EvalSweeps& sweeps = {});
 
 // The units of [first, first + count) as documents of one batch.
 model::Batch batch_of(std::span<const EvalUnit> units);

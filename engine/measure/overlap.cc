@@ -1,6 +1,7 @@
 #include "engine/measure/overlap.h"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 
 namespace engine::measure {
@@ -11,6 +12,11 @@ double jaccard_of(std::int64_t common, std::int64_t chosen) {
 }
 
 }  // namespace
+
+void Overlap::add(const Overlap& other) {
+  assert(other.pairs_with_.size() == pairs_with_.size());
+  for (std::size_t i = 0; i < pairs_with_.size(); ++i) pairs_with_[i] += other.pairs_with_[i];
+}
 
 std::int64_t Overlap::pairs() const {
   return std::accumulate(pairs_with_.begin(), pairs_with_.end(), std::int64_t{0});

@@ -16,6 +16,8 @@ class Overlap {
   explicit Overlap(std::int64_t chosen) : pairs_with_(static_cast<std::size_t>(chosen) + 1) {}
 
   void add(std::int64_t common) { ++pairs_with_[static_cast<std::size_t>(common)]; }
+  // The pairs of another histogram, of sets of the same size.
+  void add(const Overlap& other);
   std::int64_t pairs() const;
   // Mean of |A and B| / |A or B| = i / (2k - i). Nothing if there is no pair.
   std::optional<double> jaccard() const;

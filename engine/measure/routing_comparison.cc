@@ -131,15 +131,22 @@ RoutingComparison compare(const RoutingTrace& here, const RoutingTrace& there,
   }
   const auto count = static_cast<double>(result.layers.size());
   for (const LayerComparison& layer : result.layers) {
-    result.usage_overlap += layer.usage_overlap / count;
-    result.divergence_bits += layer.divergence_bits / count;
+    result.usage_overlap += layer.usage_overlap;
+    result.divergence_bits += layer.divergence_bits;
     const auto add = [&](std::optional<double>& sum, const std::optional<double>& value) {
-      if (value) sum = sum.value_or(0.0) + *value / count;
+      if (value) sum = sum.value_or(0.0) + *value;
     };
     add(result.token_jaccard, layer.token_jaccard);
     add(result.same_set, layer.same_set);
     add(result.same_first, layer.same_first);
     add(result.weight_distance, layer.weight_distance);
+  }
+  // Divided once: a sum of quotients leaves a trace with itself a little beside 1.
+  result.usage_overlap /= count;
+  result.divergence_bits /= count;
+  for (auto* sum :
+       {&result.token_jaccard, &result.same_set, &result.same_first, &result.weight_distance}) {
+    if (*sum) **sum /= count;
   }
   return result;
 }
