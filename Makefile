@@ -55,6 +55,8 @@ eval: ## loss of base and adapter of RUN=... on TEXT=..., as a report with figur
 	@command -v gnuplot >/dev/null || checks/deps.sh <(echo gnuplot-nox) || echo "no gnuplot: no figures"
 	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk 64 --gradient $(ARGS)
 
+# MUTANTS: a record of `checks/mutants.sh BUILD --out MUTANTS`, made of the sources of MUTANTS_COMMIT.
+export MUTANTS MUTANTS_COMMIT
 evidence: build ## record the claims that are not recorded yet, under evidence/
 	@checks/evidence/record.sh build/release
 
@@ -70,7 +72,7 @@ reproduce: build ## make the recorded claims again in a scratch folder and compa
 check-numbers: ## every figure of README and docs is that of its source (docs/numbers.md)
 	@checks/numbers.sh
 
-mutants: build ## plant every fault of checks/mutants/table.txt; each must make its check fail (an hour)
+mutants: build ## plant every fault of checks/mutants/table.txt; each must make its check fail (hours)
 	@checks/mutants.sh build/release
 
 bench: build ## speed of the ops, from the cases of the checks, as JSON under build/release/bench

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Usage: checks/evidence_check.sh
 # The evidence that is here has its recorded bytes; and, on a small tree of its own, every byte that is flipped in
-# it, every file that is added, taken away or promised in vain is found and named.
+# it, every file that is added, taken away or promised in vain is found and named; a claim made again is compared file
+# by file; and a record of planted faults is taken only if it is that of its commit's table.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$(mktemp -d)
@@ -65,6 +66,8 @@ rm "$tree/evidence/SHA256SUMS" && "$here/evidence/seal.sh" "$tree" >/dev/null
 caught "a log whose chain is broken, with right sums" "evidence/0002-two/log.jsonl: line 2"
 rm "$tree/evidence/SHA256SUMS" "$tree/evidence/0001-one/table.txt" && "$here/evidence/seal.sh" "$tree" >/dev/null
 caught "a promise that is not kept, with right sums" "evidence/0001-one/table.txt: is promised and missing"
+rm "$tree/evidence/SHA256SUMS" && printf '\n![loss](loss.svg)\n' >>"$tree/evidence/0001-one/README.md" && "$here/evidence/seal.sh" "$tree" >/dev/null
+caught "a page that leads nowhere, with right sums" "evidence/0001-one/README.md: leads to loss.svg"
 mkdir -p "$tree/evidence/0003-three/may_differ"
 cp "$tree"/evidence/0001-one/{README.md,commands.txt,table.txt} "$tree/evidence/0003-three/"
 echo machine >"$tree/evidence/0003-three/may_differ/environment.txt"
@@ -72,6 +75,89 @@ echo machine >"$tree/evidence/0003-three/may_differ/environment.txt"
 verdict "a claim more is added" $?
 [ "$("$here/evidence/new_claim.sh" next "$tree")" = 0004-next ] && ! "$here/evidence/new_claim.sh" "No Slug" "$tree" 2>/dev/null
 verdict "and the next one gets the next number" $?
+cp -r "$tree" "$out/large"
+head -c 20000000 /dev/zero >"$out/large/evidence/0003-three/zeros"
+! "$here/evidence/seal.sh" "$out/large" 2>"$out/why" && grep -q "at most 20000000" "$out/why"
+verdict "more than 20 MB are not sealed" $?
+rm -r "$out/large"
+
+# Claims made again, by a small maker in the place of make.sh.
+mkdir -p "$out/repeat/checks/evidence"
+cp "$here"/evidence/{reproduce,common}.sh "$out/repeat/checks/evidence/"
+cp -r "$tree/evidence" "$out/repeat/"
+cat >"$out/repeat/checks/evidence/make.sh" <<'END'
+#!/usr/bin/env bash
+was=$(dirname "$0")/../../evidence/$3
+cp -r "$was" "$2/$3"
+cd "$2/$3" && eval "$LATER"
+END
+again() { # WHAT CODE TEXT CHANGE: what the maker does otherwise; CHANGED: to what is recorded
+  local printed code
+  printed=$(LATER=$4 bash "$out/repeat/checks/evidence/reproduce.sh" build 0001-one)
+  code=$?
+  [ $code -eq "$2" ] && grep -qF -- "$3" <<<"$printed" || { echo "$code: $printed"; false; }
+  verdict "$1" $?
+}
+chmod +x "$out/repeat/checks/evidence/make.sh"
+again "a claim that comes out the same" 0 "3 passed, 0 failed, 0 skipped" "echo other >may_differ/environment.txt"
+again "a file with other bytes is named" 1 "DIFFERS  evidence/0001-one/table.txt" "echo more >>table.txt"
+again "a file less" 1 "DIFFERS  evidence/0001-one/table.txt" "rm table.txt"
+again "a file more" 1 "MORE     evidence/0001-one/more.txt" "echo more >more.txt"
+again "one that this processor cannot make" 0 "skipped: evidence/0001-one/table.txt: no such instructions" 'rm table.txt; echo "no such instructions" >table.txt.absent'
+again "a claim that cannot be made" 1 "NOT MADE evidence/0001-one" 'rm -r "$PWD"; exit 1'
+again "one that needs what is not here" 0 "skipped: 0001-one: no data" 'rm -r "$PWD"; echo "skipped: 0001-one: no data"'
+again "none of it is no success without a reason" 1 "NOT MADE evidence/0001-one" 'rm -r "$PWD"'
+echo table.txt >"$out/repeat/evidence/0001-one/rests_on_c_library.txt"
+printf 'c library one\n' >"$out/repeat/evidence/0001-one/may_differ/environment.txt"
+again "last digits of the same C library are a failure" 1 "DIFFERS  evidence/0001-one/table.txt" "echo more >>table.txt"
+again "those of another are not" 0 "table.txt: differs; it rests on the C library, recorded one" "echo more >>table.txt; echo 'c library two' >may_differ/environment.txt"
+again "but only in the files that rest on it" 1 "DIFFERS  evidence/0001-one/commands.txt" "echo more >>commands.txt; echo 'c library two' >may_differ/environment.txt"
+
+# A record of planted faults, in a repository of its own.
+git() { command git -C "$out/planted" -c user.name=a -c user.email=a@example.org -c init.defaultBranch=main "$@"; }
+mkdir -p "$out/planted"/{checks/mutants,engine,oracle}
+touch "$out/planted"/{engine,oracle}/a.cc
+printf '# head\n\n[one]\nwhy   w\nfile  a.cc\ncheck check_a --gtest_filter=X.*\n<<<\n[none] x\n===\n[no]\n>>>\n\n[two]\nwhy   w\nfile  a.cc\ncheck check_b\n<<<\na\n===\nb\n>>>\n' >"$out/planted/checks/mutants/table.txt"
+if command -v git >/dev/null && git init -q && git add -A && git commit -qm one >/dev/null; then
+  row() { printf '{"check":"mutants","name":"%s","outcome":"%s","by":"%s"}\n' "$@"; }
+  total() { printf '{"check":"mutants","passed":%d,"failed":%d,"skipped":0}\n' "$@"; }
+  one=$(row one killed 'check_a --gtest_filter=X.*') two=$(row two killed check_b)
+  take() { # the record on standard input
+    cat >"$out/record.jsonl"
+    rm -rf "$out/taken" && mkdir -p "$out/taken/may_differ"
+    "$here/evidence/mutation_record.sh" "$out/planted" "$out/record.jsonl" "${1:-HEAD}" "$out/taken"
+  }
+  whole=$(printf '%s\n%s\n' "$one" "$two"; total 2 0)
+  take <<<"$whole" && cmp -s "$out/record.jsonl" "$out/taken/record.jsonl" && grep -q '^# Each of 2 planted faults' "$out/taken/README.md" &&
+    grep -q "^commit  *$(git rev-parse HEAD)$" "$out/taken/belongs_to.txt" && grep -q "$(sha256sum <"$out/planted/checks/mutants/table.txt" | cut -d' ' -f1), 2 rows" "$out/taken/belongs_to.txt" &&
+    [ "$(cat "$out/taken/may_differ/since.txt")" = nothing ]
+  verdict "a record of planted faults is taken, with its commit and table" $?
+  take < <(echo "$one"; total 1 0; row two survived check_b; total 0 1) && grep -q '^# 1 of 2 planted faults' "$out/taken/README.md" && grep -q 'Not killed: two (survived)' "$out/taken/README.md"
+  verdict "and one of two runs, with what survived" $?
+  not_taken() { # WHAT TEXT [COMMIT]
+    ! take "${3:-HEAD}" 2>"$out/why" && grep -qF -- "$2" "$out/why" && [ ! -e "$out/taken/record.jsonl" ] || { cat "$out/why"; false; }
+    verdict "$1" $?
+  }
+  not_taken "a record without a row" "has the row two" < <(echo "$one"; total 1 0)
+  not_taken "a record with a row more" "has the row three" < <(printf '%s\n%s\n' "$one" "$two"; row three killed check_b; total 3 0)
+  not_taken "a row of another check" "has the row two" < <(echo "$one"; row two killed check_a; total 2 0)
+  not_taken "a row twice" "one stands there twice" < <(printf '%s\n%s\n%s\n' "$one" "$two" "$one"; total 3 0)
+  not_taken "counts that are not its rows'" "counts 2 and 0" < <(echo "$one"; row two survived check_b; total 2 0)
+  not_taken "a run that did not end" "did not end" < <(printf '%s\n%s\n' "$one" "$two")
+  not_taken "what is no record" "is no row" <<<'{"name":"one"}'
+  not_taken "a commit that there is not" "no commit" 1234567 <<<"$whole"
+  git checkout -q -b aside && sed -i 's/^\[two\]/[three]/' "$out/planted/checks/mutants/table.txt" && git commit -qam aside && aside=$(git rev-parse HEAD) && git checkout -q main
+  not_taken "a commit aside of the history" "is not in the history" "$aside" <<<"$whole"
+  git merge -q --ff-only aside
+  not_taken "a record of a table before this one" "has the row three" HEAD~1 <<<"$whole"
+  git revert --no-edit HEAD >/dev/null && echo "// more" >>"$out/planted/engine/a.cc" && git commit -qam more
+  take HEAD~1 <<<"$whole" && grep -q "engine/a.cc" "$out/taken/may_differ/since.txt"
+  verdict "a source that is another now is said" $?
+else
+  skip "records of planted faults: no git"
+fi
+unset -f git
+
 if command -v node >/dev/null; then
   node -e 'const fs=require("fs");for(const f of ["statement.json","ro-crate-metadata.json"])JSON.parse(fs.readFileSync(process.argv[1]+"/evidence/"+f));' "$tree"
   verdict "statement and crate are JSON" $?

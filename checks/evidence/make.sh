@@ -2,7 +2,9 @@
 # Usage: checks/evidence/make.sh BUILD_DIR OUT [NAME...]
 # Makes the claims' folders that are not in OUT yet, each as a whole or not at all. What a repetition must
 # reproduce to the byte lies in the folder, what may differ (clocks, machine, fonts) in its may_differ/. Where
-# a file cannot be made on this processor, FILE.absent says so.
+# a file cannot be made on this processor, FILE.absent says so. A claim that cannot be made here is skipped with its
+# reason: those that need data of others, and 0009-mutants without the record that it takes (mutation_record.sh):
+# MUTANTS=FILE and MUTANTS_COMMIT=COMMIT in the environment.
 set -euo pipefail
 shopt -s inherit_errexit
 [ $# -ge 2 ] || { echo "usage: $0 BUILD_DIR OUT [NAME...]" >&2; exit 2; }
@@ -22,13 +24,19 @@ trap 'rm -rf "$scratch"' EXIT
 run() {
   local file=$1
   shift
-  local text
-  text=$(printf '%q ' "$@")
-  text=${text//$build/BUILD} text=${text//$scratch/SCRATCH} text=${text//$reference/REFERENCE} text=${text//$root\//}
+  local text= word
+  for word in "$@"; do # before quoting: a folder's name may need quotes that BUILD does not
+    word=${word//"$build"/BUILD} word=${word//"$scratch"/SCRATCH} word=${word//"$reference"/REFERENCE} word=${word//"$root/"/}
+    text+=$(printf '%q ' "$word")
+  done
   printf '%s>%s\n' "$text" "$file" >>"$here/commands.txt"
   "$@" >"$here/$file" 2>"$scratch/stderr" || { cat "$here/$file" "$scratch/stderr" >&2; return 1; }
 }
 readme() { cat >"$here/README.md"; }
+# A folder's name as a pattern of sed.
+pattern() { printf '%s' "$1" | sed 's/[][\\.*^$|]/\\&/g'; }
+# FILE...: made with the oracle, which uses exp and log of the C library.
+rests_on_c_library() { printf '%s\n' "$@" >"$here/rests_on_c_library.txt"; }
 # Times of GoogleTest are no result.
 without_times() { sed -i -e 's/ ([0-9]* ms[^)]*)$//' "$1"; }
 
@@ -41,6 +49,7 @@ environment() {
   fi
   echo "compiler  $(${CXX:-c++} --version | head -n 1)"
   echo "flags     $(sed -n 's/^CMAKE_BUILD_TYPE:[A-Z]*=//p' "$build/CMakeCache.txt"), CMakeLists.txt SHA-256 $(sha256sum <"$root/CMakeLists.txt" | cut -d' ' -f1)"
+  echo "c library $(ldd --version 2>&1 | head -n 1)"
   echo "kernel    $(uname -srm)"
   echo "processor $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
   echo "its flags $(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -n 1 | tr ' ' '\n' | grep -E '^(fma|avx2|avx512f|avx512bw|avx512dq|avx512vl)$' | tr '\n' ' ')"
@@ -67,11 +76,11 @@ tiny() {
 | file | what |
 |---|---|
 | `table.txt`, `table.jsonl` | `tiny`, 25 ids: a row a layer against the second implementation in double: cosine, largest difference, error over what is allowed, routing |
-
-The oracle uses the C library's exp and log: with another version of it last digits may come out otherwise.
+| `rests_on_c_library.txt` | files whose last digits may come out otherwise with another C library |
 END
   run table.txt "$build/checks/check_forward" --model "$model" --ids "$scratch/ids/pattern_17.txt" --reference oracle --out "$scratch/forward.jsonl"
   cp "$scratch/forward.jsonl" "$here/table.jsonl"
+  rests_on_c_library table.txt table.jsonl
 }
 
 0002-forward-dumps() {
@@ -83,6 +92,7 @@ END
 | `tiny_34.txt`, `tiny_34.jsonl` | 34 ids, nested config: a row a layer against a dump of kimi-k3-in-c v1.0.0 |
 | `tool_34.txt`, `tool_34.jsonl` | the same for its checkpoint with a flat config |
 | `tiny_oracle.txt`, `tiny_oracle.jsonl`, `tool_oracle.txt`, `tool_oracle.jsonl` | both checkpoints against the oracle |
+| `rests_on_c_library.txt` | files whose last digits may come out otherwise with another C library |
 
 Made with data of others that is not in this repository (REFERENCE; docs/faq.md).
 END
@@ -92,6 +102,7 @@ END
     run ${name}_oracle.txt "$build/checks/check_forward" --model "$reference/ckpt_$name" --ids "$reference/ids/ids34.txt" --reference oracle --out "$scratch/${name}_oracle.jsonl"
     cp "$scratch/${name}_34.jsonl" "$scratch/${name}_oracle.jsonl" "$here/"
   done
+  rests_on_c_library {tiny,tool}_{34,oracle}.{txt,jsonl} # what is allowed comes from the oracle each time
 }
 
 0003-gradients() {
@@ -101,9 +112,11 @@ END
 | file | what |
 |---|---|
 | `quick.txt`, `quick.jsonl` | every seventh tensor, layer inputs and bank entries against dual numbers; directions against central differences; planted errors refused |
+| `rests_on_c_library.txt` | files whose last digits may come out otherwise with another C library |
 END
   run quick.txt "$build/checks/check_gradients" --quick --out "$scratch/quick.jsonl"
   cp "$scratch/quick.jsonl" "$here/"
+  rests_on_c_library quick.txt quick.jsonl
 }
 
 0004-ops() {
@@ -172,7 +185,9 @@ END
   rm "$here/train.txt" "$here/eval.txt"
   "$root/reports/render.sh" "$build" "$scratch/eval" >/dev/null
   cp "$scratch/proof/log.jsonl" "$scratch/eval"/{results.json,units.jsonl,report.md} "$here/"
-  sed -i 's|](\(loss\|layers\)\.svg)|](may_differ/\1.svg)|; s|(\(loss\|layers\)\.svg was not drawn: \(.*\))$|![\2](may_differ/\1.svg)|' "$here/report.md"
+  # The same page whether gnuplot was there or not.
+  sed -i -E 's#\]\((loss|layers|routing)\.svg\)#](may_differ/\1.svg)#; s#^\((loss|layers|routing)\.svg was not drawn: (.*)\)$#![\2](may_differ/\1.svg)#' "$here/report.md"
+  [ "$(grep -c '^!\[.*](may_differ/[a-z]*\.svg)$' "$here/report.md")" -eq 3 ] || { echo "0006-proof-run: report.md has not its three figures" >&2; return 1; }
   cp "$scratch/proof/timings.jsonl" "$scratch/eval/report.html" "$here/may_differ/"
   cp "$scratch/eval"/*.svg "$here/may_differ/" 2>/dev/null || true
   (cd "$scratch/proof" && sha256sum adapter.safetensors) >"$here/SHA256SUMS.adapter"
@@ -211,12 +226,18 @@ END
 |---|---|
 | `gradients.txt`, `gradients.jsonl` | every comparison of `make check-gradients`: dual numbers, differences, and four cases of float64 autograd |
 | `trajectory.txt` | two trajectories of ten steps, and a step resumed from given moments |
+| `rests_on_c_library.txt` | files whose last digits may come out otherwise with another C library |
 
 Made with data of others that is not in this repository (REFERENCE; docs/faq.md).
 END
   run gradients.txt "$build/checks/check_gradients" --out "$scratch/gradients.jsonl"
   cp "$scratch/gradients.jsonl" "$here/"
   run trajectory.txt "$build/checks/check_trajectory"
+  rests_on_c_library gradients.txt gradients.jsonl trajectory.txt
+}
+
+0009-mutants() {
+  "$root/checks/evidence/mutation_record.sh" "$root" "$MUTANTS" "${MUTANTS_COMMIT:?the commit that $MUTANTS was made at}" "$here"
 }
 
 needs_reference=" 0002-forward-dumps 0008-reference-training "
@@ -224,8 +245,13 @@ names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(declare -F | sed -n 's/^declare -f \([0-9]\{4\}-.*\)/\1/p')
 for name in "${names[@]}"; do
   [ ! -e "$out/$name" ] || { echo "$name: is there"; continue; }
+  declare -F -- "$name" >/dev/null || { echo "$name: nothing here makes it" >&2; exit 1; }
   if [[ $needs_reference == *" $name "* ]] && [ ! -d "$reference/dump" ]; then
     echo "skipped: $name: the data of other programs is not here (LAZYLORA_REFERENCE)"
+    continue
+  fi
+  if [ "$name" = 0009-mutants ] && [ -z "${MUTANTS:-}" ]; then
+    echo "skipped: $name: planting takes hours; \`checks/mutants.sh BUILD --out FILE\`, then MUTANTS=FILE MUTANTS_COMMIT=COMMIT"
     continue
   fi
   here=$out/$name.tmp
@@ -235,7 +261,7 @@ for name in "${names[@]}"; do
   "$name"
   # Where this machine had what is nobody's business, and differs each time. A log's lines stay as they are.
   find "$here" -type f \( -name '*.txt' -o -name '*.jsonl' -o -name '*.json' \) ! -name log.jsonl -exec \
-    sed -i "s|$scratch|SCRATCH|g; s|$reference|REFERENCE|g; s|$root/||g" {} +
+    sed -i "s|$(pattern "$scratch")|SCRATCH|g; s|$(pattern "$reference")|REFERENCE|g; s|$(pattern "$root/")||g" {} +
   environment >"$here/may_differ/environment.txt"
   mv "$here" "$out/$name"
   echo "$name: made"

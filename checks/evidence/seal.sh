@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # Usage: checks/evidence/seal.sh [ROOT]
 # Writes evidence/README.md, statement.json (in-toto), ro-crate-metadata.json and, over all of evidence/ and
-# preregistration/, SHA256SUMS. Only adds: a recorded file that is gone or has other bytes is refused by name.
+# preregistration/, SHA256SUMS. Only adds: a recorded file that is gone or has other bytes is refused by name, and so is
+# more than 20 MB in all.
 set -euo pipefail
 shopt -s inherit_errexit
-cd "$(dirname "$0")"
-. ./common.sh
-root=$(cd "${1:-../..}" && pwd)
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+root=$(cd "${1:-$here/../..}" && pwd)
 cd "$root"
 made='^evidence/(README\.md|statement\.json|ro-crate-metadata\.json)$|^preregistration/README\.md$'
 
@@ -16,6 +17,8 @@ if [ -e evidence/SHA256SUMS ]; then
 fi
 odd=$(recorded . | grep -vE '^[A-Za-z0-9._/-]+$' || true)
 [ -z "$odd" ] || { echo "seal: not a plain name: $odd" >&2; exit 1; }
+bytes=$(bytes_of_evidence .)
+[ "$bytes" -le $most_bytes ] || { echo "seal: evidence/ has $bytes bytes, at most $most_bytes may be kept" >&2; exit 1; }
 
 {
   cat <<'END'
@@ -64,10 +67,16 @@ digests=$(sums . | grep -vE '  (evidence/(statement|ro-crate-metadata)\.json)$')
   {"@id": "ro-crate-metadata.json", "@type": "CreativeWork", "about": {"@id": "./"},
    "conformsTo": {"@id": "https://w3id.org/ro/crate/1.1"}},
 END
-  printf '  {"@id": "./", "@type": "Dataset", "name": "Evidence of LazyLoRA", "license": "https://spdx.org/licenses/Apache-2.0",\n'
+  printf '  {"@id": "./", "@type": "Dataset", "name": "Evidence of LazyLoRA", "license": {"@id": "https://spdx.org/licenses/Apache-2.0"},\n'
+  # A crate has to be dated: by the commit that it is sealed on, so that sealing again says the same.
+  printf '   "datePublished": "%s",\n' "$(git log -1 --format=%cs 2>/dev/null || date -u +%F)"
   printf '   "description": "Raw output of the checks and runs behind the claims of the README", "hasPart": ['
-  claims . | sed 's|.*|{"@id": "&/"}|' | paste -sd, | tr -d '\n'
-  printf ']}'
+  { printf '%s\n' README.md SHA256SUMS statement.json; claims . | sed 's|$|/|'; } | sed 's|.*|{"@id": "&"}|' | paste -sd, | tr -d '\n'
+  printf ']},\n'
+  printf '  {"@id": "https://spdx.org/licenses/Apache-2.0", "@type": "CreativeWork", "name": "Apache License 2.0"},\n'
+  printf '  {"@id": "README.md", "@type": "File", "name": "What every claim says"},\n'
+  printf '  {"@id": "SHA256SUMS", "@type": "File", "name": "Digests of all files here and of preregistration/"},\n'
+  printf '  {"@id": "statement.json", "@type": "File", "name": "The same digests as an in-toto statement"}'
   for claim in $(claims .); do
     printf ',\n  {"@id": "%s/", "@type": "Dataset", "name": "%s", "hasPart": [' "$claim" "$(title "evidence/$claim/README.md" | sed 's/["\\]/\\&/g')"
     (cd evidence && find "$claim" -type f | LC_ALL=C sort | sed 's|.*|{"@id": "&"}|' | paste -sd, | tr -d '\n')

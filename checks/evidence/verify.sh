@@ -4,9 +4,9 @@
 # folder has what evidence/README.md promises; every run's log is a chain; the statement has the same digests.
 # Each finding names its file.
 set -uo pipefail
-cd "$(dirname "$0")" && . ./common.sh
-root=$(cd "${1:-../..}" && pwd)
-cd "$root" || exit 1
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+cd "${1:-$here/../..}" || exit 1
 found=0
 finding() { echo "evidence: $*"; found=$((found + 1)); }
 
@@ -16,6 +16,8 @@ if [ ! -e evidence/SHA256SUMS ] && [ -z "$(claims .)" ]; then
   exit 77
 fi
 [ -e evidence/SHA256SUMS ] || finding "evidence/SHA256SUMS: is missing"
+bytes=$(bytes_of_evidence .)
+[ "$bytes" -le $most_bytes ] || finding "evidence: $bytes bytes, at most $most_bytes"
 
 # Not `sha256sum --check`: it would pass over files that nobody listed, and take A for a in a digest.
 declare -A digest
@@ -57,6 +59,12 @@ for claim in $(claims .); do
   done
   grep -qF "($claim/README.md)" evidence/README.md 2>/dev/null || finding "evidence/README.md: says nothing of $claim"
 done
+# Pages lead to what is there.
+while IFS= read -r page; do
+  while IFS= read -r link; do
+    [ -e "$(dirname "$page")/$link" ] || finding "$page: leads to $link, which is not there"
+  done < <(grep -oE '\]\([^)#:]+' "$page" | cut -c3- | LC_ALL=C sort -u)
+done < <(find evidence -name '*.md')
 [ "$(claims . | cut -c1-4 | uniq -d)" = "" ] || finding "evidence: one number twice: $(claims . | cut -c1-4 | uniq -d)"
 
 # A log is a chain: every line carries the SHA-256 of the line before.
@@ -70,5 +78,5 @@ while IFS= read -r log; do
 done < <(find evidence -name log.jsonl)
 
 if [ $found -gt 0 ]; then echo "0 passed, $found failed, 0 skipped"; exit 1; fi
-echo "evidence: $(wc -l <evidence/SHA256SUMS) files, $(claims . | wc -l) claims"
+echo "evidence: $(wc -l <evidence/SHA256SUMS) files of $bytes bytes, $(claims . | wc -l) claims"
 echo "1 passed, 0 failed, 0 skipped"
