@@ -16,8 +16,8 @@ shift 2
 export OMP_WAIT_POLICY=passive LC_ALL=C
 lazylora=$build/lazylora
 reference=${LAZYLORA_REFERENCE:-$root/../shared/reference}
-scratch=$(mktemp -d)
-trap 'rm -rf "$scratch"' EXIT
+scratch=$(mktemp -d) here=
+trap 'rm -rf "$scratch" ${here:+"$here"}' EXIT # and the folder in the making: half a claim is none
 
 # run FILE COMMAND...: standard output to FILE of the folder in the making; the command, with this machine's
 # folders named, to commands.txt.
@@ -264,5 +264,6 @@ for name in "${names[@]}"; do
     sed -i "s|$(pattern "$scratch")|SCRATCH|g; s|$(pattern "$reference")|REFERENCE|g; s|$(pattern "$root/")||g" {} +
   environment >"$here/may_differ/environment.txt"
   mv "$here" "$out/$name"
+  here=
   echo "$name: made"
 done

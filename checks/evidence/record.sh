@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: checks/evidence/record.sh BUILD_DIR
 # Records the claims that are not recorded yet: registers the question of the proof run if it has no
-# registration, makes the folders, seals and verifies.
+# registration, makes the folders, seals and verifies. MUTANTS and MUTANTS_COMMIT in the environment: see make.sh.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 build=$(cd "$1" && pwd)
