@@ -105,7 +105,7 @@ again "a file less" 1 "DIFFERS  evidence/0001-one/table.txt" "rm table.txt"
 again "a file more" 1 "MORE     evidence/0001-one/more.txt" "echo more >more.txt"
 again "one that this processor cannot make" 0 "skipped: evidence/0001-one/table.txt: no such instructions" 'rm table.txt; echo "no such instructions" >table.txt.absent'
 again "a claim that cannot be made" 1 "NOT MADE evidence/0001-one" 'rm -r "$PWD"; exit 1'
-again "one that needs what is not here" 0 "skipped: 0001-one: no data" 'rm -r "$PWD"; echo "skipped: 0001-one: no data"'
+again "one that needs what is not here" 77 "skipped: 0001-one: no data" 'rm -r "$PWD"; echo "skipped: 0001-one: no data"'
 again "none of it is no success without a reason" 1 "NOT MADE evidence/0001-one" 'rm -r "$PWD"'
 echo table.txt >"$out/repeat/evidence/0001-one/rests_on_c_library.txt"
 printf 'c library one\n' >"$out/repeat/evidence/0001-one/may_differ/environment.txt"

@@ -20,19 +20,21 @@ figures() { # PAGE: LINE FIGURE
 }
 number() { tr -d "',"; }
 # A number of a source: `max EXPRESSION`, the largest of JSON lines (FIELD, FIELD/FIELD or 1-FIELD; ` of TEXT` behind
-# it: of those lines that hold TEXT); `count of TEXT`, how many lines hold it; else the largest of what the group of
-# an extended regular expression matches.
+# it: of those lines that hold TEXT); `count of TEXT`, how many lines hold it; `TEXT & TEXT`, both; else the largest of
+# what the group of an extended regular expression matches.
 source_number() { # WHERE FILE...
   local where=$1
   shift
   if [[ $where == "count of "* ]]; then
-    cat "$@" | grep -cF -- "${where#count of }"
+    awk -v text="${where#count of }" 'BEGIN {texts = split(text, part, / & /)}
+      {held = 1; for (i = 1; i <= texts; ++i) held = held && index($0, part[i]); n += held} END {print n + 0}' "$@"
   elif [[ $where == "max "* ]]; then
     where=${where#max }
     local text=
     if [[ $where == *" of "* ]]; then text=${where#* of } where=${where%% of *}; fi
     awk -v what="$where" -v text="$text" 'function field(name) {return match($0, "\"" name "\":-?[0-9.e+-]+") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) : (bad = 1)}
-      index($0, text) || text == "" {if (what ~ /^1-/) v = 1 - field(substr(what, 3)); else if (split(what, part, "/") == 2) v = field(part[1]) / field(part[2]); else v = field(what) + 0
+      BEGIN {texts = split(text, wanted, / & /)}
+      {for (i = 1; i <= texts; ++i) if (!index($0, wanted[i])) next; if (what ~ /^1-/) v = 1 - field(substr(what, 3)); else if (split(what, part, "/") == 2) v = field(part[1]) / field(part[2]); else v = field(what) + 0
        if (bad) exit; if (!n++ || v > most) most = v} END {if (n && !bad) printf "%.17g\n", most}' "$@"
   else
     grep -ohE "$where" "$@" | sed -nE "s#^$where\$#\\1#p" | number | awk '{if (!n++ || $1 + 0 > most) most = $1 + 0} END {if (n) printf "%.17g\n", most}'

@@ -54,4 +54,5 @@ for name in "${names[@]}"; do
   fi
 done
 echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -gt 0 ] || [ "$passed" -gt 0 ] || exit 77 # nothing was compared
 [ "$failed" -eq 0 ]
