@@ -72,7 +72,7 @@ inline Lanes load_bf16(const std::uint16_t* p) {
       _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, h), 16))};
 }
 // The 32 numbers of a group of MXFP4 from 16 bytes, the low nibble of a byte before the high one;
-// `products` is the scale's row of engine/base/mxfp4_products.h.
+// `products` is the scale's row of engine/base/lane_products.h.
 // Eight numbers are one 32-bit word: every lane gets its word by a broadcast and its nibble by a
 // shift, and looks it up in the row. The lookup ignores higher bits.
 inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 
+#include "engine/base/lane_products.h"
 #include "engine/base/lanes.h"
-#include "engine/base/mxfp4_products.h"
 #include "engine/ops/weight.h"
 
 namespace engine::ops::LAZYLORA_ISA {

@@ -6,6 +6,8 @@
 // would cost a tenth, and because a product with scale 0 is a subnormal, for which processors stop
 // for more than a hundred cycles. Only the rows of the scales that occur come into a cache.
 //
+// Kernel sources may include it: what it holds is data, made by the compiler, and no code.
+//
 // Accuracy  exact; beyond float32's range infinity, as the product would round
 // Source    OCP Microscaling Formats 1.0, sections 5.3.3 and 5.4
 
@@ -20,7 +22,7 @@ struct alignas(64) Mxfp4Products {
   float of[256][16];
 };
 
-constexpr Mxfp4Products make_mxfp4_products() {
+consteval Mxfp4Products make_mxfp4_products() {
   constexpr float kMagnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
   Mxfp4Products table{};
   for (std::uint32_t s = 0; s < 256; ++s) {
