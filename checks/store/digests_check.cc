@@ -116,6 +116,9 @@ TEST_F(DigestsCheck, EverythingElseThatMayDiffer) {
       HasSubstr("4 fields, not 5"));
   EXPECT_THAT(with("]}\n", ""), HasSubstr("not valid JSON"));
   EXPECT_THAT(with("{\"format\"", "{\"more\": 1, \"format\""), HasSubstr("does not belong"));
+  EXPECT_THAT(
+      with("{\"format\"", "{" + std::string(2 << 20, ' ') + "\"format\""),
+      HasSubstr("digests.json: at byte 1048576: more than 1048576 bytes without a quotation"));
   write_bytes(manifest_, "[]");
   EXPECT_THAT(error_of([&] { differences(); }), HasSubstr("does not belong"));
 }

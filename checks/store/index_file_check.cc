@@ -6,6 +6,7 @@
 
 #include "checks/store/shard_files.h"
 #include "engine/store/index_file.h"
+#include "engine/store/json_text.h"
 
 namespace {
 
@@ -38,6 +39,13 @@ class IndexFileCheck : public testing::Test {
   }
   checks::ScratchFolder folder_;
 };
+
+// In a string: each is escaped, so none ends it.
+std::string quotes(std::size_t count) {
+  std::string text;
+  while (text.size() < 2 * count) text += "\\\"";
+  return text;
+}
 
 TEST_F(IndexFileCheck, AgreesOrIsAbsent) {
   EXPECT_EQ(described(inspect_shards(folder_.path())), "") << "no index: the headers are read";
@@ -107,6 +115,41 @@ TEST_F(IndexFileCheck, TotalSizeIsAWarning) {
   EXPECT_THAT(findings(replaced(kIndex, "12", "13")),
               AllOf(HasSubstr("13"), HasSubstr("12 bytes")));
   EXPECT_EQ(ShardReader(folder_.path()).entries().size(), 3u);
+}
+
+// It is read once, a piece at a time, so what stands at the border of two pieces is as anywhere else; and what
+// a parser would have to keep whole is refused.
+TEST_F(IndexFileCheck, LargeInPieces) {
+  const std::size_t at = kIndex.find("\"metadata\"");
+  const auto padded = [&](std::size_t bytes, const std::string& padding) {
+    std::string text = kIndex;
+    text.insert(at, "\"padding\":\"" + std::string(bytes, 'x') + "\"," + padding);
+    return text;
+  };
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  for (std::size_t bytes = kPiece - 300; bytes < kPiece - 20; bytes += 7) {
+    ASSERT_EQ(findings(padded(bytes, "")), "") << bytes;
+  }
+  const std::string wrong = padded(kPiece - 200, "");
+  EXPECT_THAT(findings(replaced(wrong, "\"second\":\"2.", "\"second\":\"3.")),
+              HasSubstr("tensor second"));
+  for (const std::string& text : {padded(2 * kPiece, ""), padded(1, std::string(2 * kPiece, ' ')),
+                                  padded(1, "\"n\":" + std::string(2 * kPiece, '1') + ","),
+                                  padded(1, "\"quotes\":\"" + quotes(kPiece) + "\",")}) {
+    EXPECT_THAT(findings(text),
+                AllOf(HasSubstr("model.safetensors.index.json: at byte "),
+                      HasSubstr("more than 1048576 bytes without a quotation mark")));
+  }
+}
+
+// What a power failure may leave behind the last byte that was written.
+TEST_F(IndexFileCheck, ANulIsNoEnd) {
+  const std::string said = fmt::format("at byte {}: not valid JSON: a NUL", kIndex.size());
+  EXPECT_THAT(findings(kIndex + std::string(5, '\0')), HasSubstr(said));
+  EXPECT_THAT(checks::error_of([&] {
+                engine::store::require_strict_json(kIndex + std::string(1, '\0') + "more", "it");
+              }),
+              HasSubstr("it: " + said));
 }
 
 TEST_F(IndexFileCheck, A12_KindOfFile) {

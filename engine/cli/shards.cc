@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/base/budget.h"
 #include "engine/base/error.h"
 #include "engine/cli/common.h"
 #include "engine/cli/pass_progress.h"
@@ -94,11 +96,15 @@ void verify(const ShardsOptions& options, const store::ShardReader& reader, Repo
   append(report, differences);
 }
 
+bool reads_contents(const ShardsOptions& options) {
+  return options.scan || options.strict || !options.digests.empty() ||
+         !options.write_digests.empty();
+}
+
 void read_contents(const ShardsOptions& options, const store::ShardReader& reader, Report& report) {
   // Asked before the reading, which can take hours.
   if (!options.write_digests.empty()) store::require_unused(options.write_digests);
-  const bool digests = !options.digests.empty() || !options.write_digests.empty();
-  if (options.scan || options.strict || digests) {
+  if (reads_contents(options)) {
     report.scales = store::scan_scales(reader, options.strict, report.findings);
   }
   if (!options.digests.empty()) verify(options, reader, report);
@@ -113,9 +119,26 @@ void read_contents(const ShardsOptions& options, const store::ShardReader& reade
   }
 }
 
+// Beside the table of tensors: a block of bytes that is hashed, or the codes and scales of one tensor, which
+// are scanned together; and for every tensor a digest in hex, to be compared, and a mark.
+std::uint64_t work_bytes(const ShardsOptions& options, const store::ShardReader& reader) {
+  constexpr std::uint64_t kBlock = std::uint64_t{4} << 20, kDigest = sizeof(std::string) + 80;
+  std::uint64_t most = kBlock;
+  if (reads_contents(options)) {
+    for (const store::TensorEntry& entry : reader.entries()) {
+      if (!entry.name.ends_with(".weight_packed")) continue;
+      most = std::max(most, entry.bytes + entry.bytes / 16);
+    }
+  }
+  return most + reader.entries().size() * (options.digests.empty() ? 1 : 1 + kDigest);
+}
+
 Report inspect(const ShardsOptions& options) {
   Report report;
+  base::RamBudget budget(ram_bytes(options.machine));
   const store::ShardReader reader(options.model, report.findings);
+  reserve_process(budget);
+  const base::Charge work(budget, "looking at tensors", work_bytes(options, reader));
   measure(reader, report);
   report.config = model::inspect_config(options.model, report.findings);
   if (report.config) {
@@ -196,7 +219,6 @@ void print_json(const ShardsOptions& options, const Report& report) {
 
 void run(const ShardsOptions& options) {
   apply_machine_options(options.machine);
-  static_cast<void>(ram_bytes(options.machine));  // refuses nonsense; what is held here is small
   const Report report = inspect(options);
   if (options.json) {
     print_json(options, report);

@@ -4,9 +4,8 @@
 #include <set>
 
 #include "engine/base/error.h"
-#include "engine/base/sha256.h"
-#include "engine/store/file.h"
 #include "engine/store/json_text.h"
+#include "engine/store/text_stream.h"
 
 namespace engine::store {
 namespace {
@@ -24,7 +23,7 @@ class ManifestSax : public nlohmann::json_sax<json> {
   ManifestSax(std::string file, const Row& shard, const Row& tensor)
       : file_(std::move(file)), shard_(shard), tensor_(tensor) {}
 
-  Manifest manifest;
+  std::string config_sha256;
 
   bool null() override { refuse("null"); }
   bool boolean(bool) override { refuse("a boolean"); }
@@ -42,7 +41,7 @@ class ManifestSax : public nlohmann::json_sax<json> {
         throw Error("{}: format is \"{}\", not \"{}\"", file_, shortened(value), kManifestFormat);
       }
     } else if (depth_ == 1 && key_ == "config_sha256") {
-      manifest.config_sha256 = value;
+      config_sha256 = value;
     } else if (in_row_ && key_ == "name") {
       row_.name = value;
     } else if (in_row_ && key_ == (in_tensors_ ? "shard" : "file")) {
@@ -124,15 +123,14 @@ class ManifestSax : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-Manifest read_manifest(const std::filesystem::path& path,
-                       const std::function<void(const ManifestRow&)>& shard,
-                       const std::function<void(const ManifestRow&)>& tensor) {
-  const std::string text = read_text(path, kMaxManifestBytes);
+std::string read_manifest(const std::filesystem::path& path,
+                          const std::function<void(const ManifestRow&)>& shard,
+                          const std::function<void(const ManifestRow&)>& tensor) {
+  TextStream text(path, kMaxManifestBytes);
   ManifestSax sax(path.string(), shard, tensor);
   json::sax_parse(text.begin(), text.end(), &sax);
   sax.finish();
-  sax.manifest.sha256 = base::sha256_hex(text);
-  return sax.manifest;
+  return sax.config_sha256;
 }
 
 }  // namespace engine::store

@@ -17,17 +17,12 @@ struct ManifestRow {
   std::string sha256;  // "sha256" or "header_sha256"
 };
 
-struct Manifest {
-  std::string config_sha256;
-  std::string sha256;  // of the manifest file
-};
-
-// Reads a manifest row by row: half a million of them need not be in memory.
+// Reads a manifest row by row: half a million of them need not be in memory. Returns its config_sha256.
 // Errors    Error naming the file: not JSON, another format, an unknown or missing field, or a key
 //           that stands there twice
-Manifest read_manifest(const std::filesystem::path& path,
-                       const std::function<void(const ManifestRow&)>& shard,
-                       const std::function<void(const ManifestRow&)>& tensor);
+std::string read_manifest(const std::filesystem::path& path,
+                          const std::function<void(const ManifestRow&)>& shard,
+                          const std::function<void(const ManifestRow&)>& tensor);
 
 // Its first line.
 inline constexpr const char* kManifestFormat = "lazylora digests 1";

@@ -176,10 +176,10 @@ std::vector<Finding> verify_digests(const std::filesystem::path& path, const Sha
                                     const std::string& config_sha256,
                                     const DigestProgress& progress) {
   Verifier verifier(path, reader);
-  const Manifest manifest = read_manifest(
+  const std::string config = read_manifest(
       path, [&](const ManifestRow& row) { verifier.shard(row); },
       [&](const ManifestRow& row) { verifier.tensor(row); });
-  verifier.config(config_sha256, manifest.config_sha256);
+  verifier.config(config_sha256, config);
   verifier.check_complete();
   if (verifier.findings.empty()) verifier.check_contents(progress);
   return std::move(verifier.findings);

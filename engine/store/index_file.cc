@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/store/json_text.h"
+#include "engine/store/text_stream.h"
 
 namespace engine::store {
 namespace {
@@ -171,17 +172,16 @@ UnfoundByShard check_index(const std::filesystem::path& path, const std::set<std
       std::filesystem::file_type::not_found) {
     return {};
   }
-  std::string text;
   try {
-    text = read_text(path, kMaxIndexBytes);
+    TextStream text(path, kMaxIndexBytes);
+    IndexSax sax(path.string(), present, table, findings);
+    json::sax_parse(text.begin(), text.end(), &sax);
+    sax.finish();
+    return sax.take_unfound();
   } catch (const base::Error& error) {
     findings.push_back(finding_of(path.string(), error.what()));
     return {};
   }
-  IndexSax sax(path.string(), present, table, findings);
-  json::sax_parse(text.begin(), text.end(), &sax);
-  sax.finish();
-  return sax.take_unfound();
 }
 
 }  // namespace engine::store

@@ -78,6 +78,10 @@ void require_strict_json(std::string_view text, const std::string& where) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
     throw Error("{}: not valid JSON: it is empty ({} bytes)", where, text.size());
   }
+  // The parser would take it for the end, and what is behind it for nothing.
+  if (const std::size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw Error("{}: at byte {}: not valid JSON: a NUL", where, nul);
+  }
   StrictSax sax(where, text.size());
   json::sax_parse(text.begin(), text.end(), &sax);
 }
