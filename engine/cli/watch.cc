@@ -81,6 +81,7 @@ void run_watch(const WatchArguments& given) {
   const train::Restart restart = train::plan_restart(given.run, status, limits, memory);
   fmt::print("starting it again behind step {} (restart {} of {} there)\n", status.checkpoint_step,
              restart.restarts + 1, limits.restarts);
+  train::count_restart(given.run, status, restart);
   become(restart);
 }
 
@@ -97,7 +98,7 @@ void add_watch_command(CLI::App& app) {
   const auto given = std::make_shared<WatchArguments>();
   command->add_option("run", given->run, "run folder")->required()->check(refuse_empty);
   add_whole_number<std::int64_t>(*command, "--restarts", given->restarts, 0, kMostRestarts,
-                                 "restarts in a row behind one checkpoint");
+                                 "starts behind one checkpoint, whatever becomes of them");
   command
       ->add_option("--free-disk", given->free_disk,
                    "least free disk to start again with (default: what two checkpoints take)")

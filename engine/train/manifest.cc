@@ -73,7 +73,12 @@ Json json_of(const Manifest& manifest, const std::optional<store::ScaleScan>& sc
 
 void write(const fs::path& path, const Json& json) {
   try {
-    store::write_file_durably(path, json.dump(1) + "\n");
+    const std::string text = json.dump(1) + "\n";
+    if (text.size() > kMostManifestBytes) {
+      throw base::Error("{}: would have {} bytes with this start, and {} are read at most",
+                        path.string(), text.size(), kMostManifestBytes);
+    }
+    store::write_file_durably(path, text);
   } catch (const nlohmann::json::exception& wrong) {  // an argument that is not UTF-8
     throw base::Error("{}: {}", path.string(), store::json_reason(wrong.what()));
   }
@@ -126,6 +131,7 @@ void create_run(const fs::path& run, const Manifest& manifest,
 
 void begin_anew(const fs::path& run, const Manifest& manifest,
                 const std::optional<store::ScaleScan>& scales, const Start& start) {
+  fs::remove(run / kRestartsFile);
   write(run / kManifest, json_of(manifest, scales, start));
 }
 

@@ -52,14 +52,18 @@ struct Manifest {
   std::int64_t sequences = 0;  // in the data: an epoch
 };
 
-// A start has a page of arguments: no manifest has more.
-inline constexpr std::uint64_t kMostManifestBytes = 64'000'000;
+// A start takes a page or two: these are ten thousand. What would be more is not written either.
+inline constexpr std::uint64_t kMostManifestBytes = 16 << 20;
+
+// RUN/restarts.json: how often a dead run was started again by whoever looks after it (restart.h).
+inline constexpr const char* kRestartsFile = "restarts.json";
 
 // Makes the run folder with the manifest in it, in one step. `scales`: nothing if not scanned.
 // Errors    Error if RUN is there and not empty
 void create_run(const std::filesystem::path& run, const Manifest& manifest,
                 const std::optional<store::ScaleScan>& scales, const Start& start);
 // The manifest of a new run over that of one which took no step, and which is the caller's by its lock.
+// How often that one was started again is forgotten.
 void begin_anew(const std::filesystem::path& run, const Manifest& manifest,
                 const std::optional<store::ScaleScan>& scales, const Start& start);
 // Adds a start that goes on behind `step`.
