@@ -179,6 +179,10 @@ done
 [ $? -eq 1 ] && grep -q 'standard output' "$out/stderr"
 verdict "closed standard output" $?
 
+refuses "--ram holds shards as well" 1 "memory budget: looking at tensors wants" "$lazylora" shards "$out/model" --ram 1MB
+"$lazylora" shards "$out/model" --scan --ram 60MB >/dev/null 2>&1
+verdict "and is enough where it is" $?
+
 # Content: verified against digests before a run, or refused; which manifest, the run says.
 digests=(--digests "$out/digests" --cache "$out/cache")
 "$lazylora" shards "$out/model" --write-digests "$out/digests" >/dev/null 2>&1
@@ -341,6 +345,24 @@ grep -qF '"--resume"' "$out/said" && ! grep -qF '"--resume","true"' "$out/said"
 verdict "and could start it again: a flag is recorded without a value" $?
 "$lazylora" watch "$out/watched" >"$out/stdout" && grep -q 'finished' "$out/stdout"
 verdict "and leaves a finished one alone" $?
+# A start that is refused before it is one is an attempt all the same: a timer would try it for ever.
+begin "$out/orphan" 4
+kill -KILL $process
+wait $process 2>/dev/null
+mv "$out/model" "$out/away"
+for i in 1 2; do refuses "attempt $i of watch: the model is gone" 1 "$out/model" "$lazylora" watch "$out/orphan" --restarts 2; done
+refuses "and after 2 of 2 there is no other" 1 "started again 2 times behind step 3 without a newer checkpoint, 2 are allowed" \
+  "$lazylora" watch "$out/orphan" --restarts 2
+mv "$out/away" "$out/model"
+rm "$out/orphan/restarts.json"
+"$lazylora" watch "$out/orphan" --restarts 1 >"$out/stdout" 2>&1 && same "$out/orphan"
+verdict "until the count is taken away: it ends like one that lived" $?
+cp -r "$out/straight" "$out/denied"
+rm "$out/denied/adapter.safetensors"
+refuses "status of a finished run without its adapter" 1 "adapter.safetensors: is not there, and " "$lazylora" status "$out/denied"
+head -n 9 "$out/straight/log.jsonl" >"$out/denied/log.jsonl"
+refuses "and of one whose log is shorter than its checkpoint saw it" 1 "bytes, and the checkpoint was written behind byte" \
+  "$lazylora" status "$out/denied" --json
 refuses "status of what is no run" 1 "is no run" "$lazylora" status "$out/model"
 
 # A14: a shard that shrinks under a run stops it; the checkpoint it has is whole and goes on once the shard is back.

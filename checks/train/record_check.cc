@@ -1,4 +1,4 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 #include <limits>
@@ -158,6 +158,31 @@ TEST(Record, HalfALineOfAKilledRunIsAbandoned) {
   std::ofstream(folder.path() / "log.jsonl", std::ios::app) << "{\"run\":\"id\",\"st";
   write_lines(folder.path(), 4, 4, at);
   EXPECT_EQ(check_log(folder.path() / "log.jsonl").lines, 4);
+}
+
+// What is longer than a line of ours is not held in memory to be looked at: of the log it is refused, of the
+// timings, which nothing depends on, moved away with what else stands behind the place.
+TEST(Record, ALineIsOfBoundedLength) {
+  const ScratchFolder folder;
+  const std::filesystem::path log = folder / "log.jsonl", timings = folder / "timings.jsonl";
+  const LogPosition at = write_lines(folder.path(), 1, 3);
+  const std::string good = read_bytes(log), good_timings = read_bytes(timings);
+  const std::string wide(engine::train::kMostLineBytes + 1, 'x'), tail(3 << 20, 'y');
+  write_bytes(log, good + wide + "\n");
+  EXPECT_EQ(check_log(log, &at), at) << "it is not read so far";
+  EXPECT_THAT(checks::why_refused([&] { check_log(log); }),
+              testing::HasSubstr(fmt::format("log.jsonl: line 4 at byte {} has more than {} bytes",
+                                             good.size(), engine::train::kMostLineBytes)));
+  write_bytes(log, good + tail);
+  write_bytes(timings, good_timings + tail);
+  {
+    const Record record(folder.path(), "id", at);
+    EXPECT_EQ(record.notice(), "");
+  }
+  EXPECT_EQ(read_bytes(log), good);
+  EXPECT_EQ(read_bytes(timings), good_timings);
+  EXPECT_EQ(read_bytes(folder / "log.abandoned.jsonl"), tail);
+  EXPECT_EQ(read_bytes(folder / "timings.abandoned.jsonl"), tail);
 }
 
 TEST(Record, SecondWriterIsRefused) {

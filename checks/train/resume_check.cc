@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "checks/train/toy.h"
+#include "checks/train/toy_set.h"
 #include "engine/base/error.h"
 #include "engine/base/parallel.h"
 #include "engine/base/rng.h"
+#include "engine/base/sha256.h"
 #include "engine/train/schedule.h"
 #include "engine/train/trainer.h"
 
@@ -197,6 +199,41 @@ TEST(Resume, ResumeOfAFinishedRunWhoseLogContradictsIsRefused) {
   EXPECT_FALSE(fs::exists(run / "log.jsonl"));
 }
 
+// Lines behind its last are those of a start that would have gone on: they go where they go in any other run.
+TEST(Resume, ResumeOfAFinishedRunAbandonsLinesBehindItsLast) {
+  const ScratchFolder folder;
+  checks::write_set(folder / "held", {checks::toy_sequences()[0]}, 9);
+  for (const std::int64_t eval_every : {0, 2}) {
+    const fs::path run = folder / fmt::format("run{}", eval_every), log = run / "log.jsonl";
+    Job job = toy_job(run);
+    job.settings.eval_every = eval_every;
+    if (eval_every > 0) job.held_out = checks::open_toy_set(folder / "held");
+    run_toy(job);
+    const auto before = reproducible(run);
+    const std::string good = read_bytes(log);
+    const std::size_t last = good.rfind('\n', good.size() - 2) + 1;
+    const std::string head = engine::base::sha256_hex(good.substr(last, good.size() - last - 1));
+    job.resume = true;
+    std::string abandoned;
+    for (const std::string& more :
+         {std::string("{\"half a li"), std::string("no JSON\n"),
+          fmt::format("{{\"phase\":\"evaluation\",\"prev\":\"{}\"}}\n", head),
+          fmt::format("{{\"phase\":\"override\",\"prev\":\"{}\"}}\n", head)}) {
+      checks::write_bytes(log, good + more);
+      run_toy(job);
+      EXPECT_EQ(reproducible(run), before) << more;
+      if (eval_every > 0) abandoned += good.substr(last);  // the evaluation was made again
+      abandoned += more;
+      EXPECT_EQ(read_bytes(run / "log.abandoned.jsonl"), abandoned);
+    }
+    // Without its last evaluation it is not finished either.
+    if (eval_every == 0) continue;
+    checks::write_bytes(log, good.substr(0, last));
+    run_toy(job);
+    EXPECT_EQ(reproducible(run), before);
+  }
+}
+
 TEST(Resume, SettingChangedOnResumeIsRefusedNamingBothValues) {
   const ScratchFolder folder;
   const fs::path run = folder.path() / "run";
@@ -309,7 +346,7 @@ TEST(Resume, PlantedFaults) {
       // The forged checkpoint takes the place of the true one.
       const fs::path place = found.newest->folder;
       fs::remove_all(place);
-      engine::train::SnapshotWriter writer(run, 3);
+      engine::train::SnapshotWriter writer(run, state.step);
       writer.write_tensors(adapters, moments, state.identity);
       writer.publish(state);
     }

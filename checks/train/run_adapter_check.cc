@@ -89,7 +89,7 @@ TEST(RunAdapter, PlantedFaults) {
   };
   EXPECT_EQ(why(run / adapter), "");
   EXPECT_EQ(why(checkpoint / adapter), "");
-  EXPECT_EQ(require_logged_run(run).bytes, good.size());
+  EXPECT_EQ(require_logged_run(run).end.bytes, good.size());
   std::string changed = good;
   changed.replace(changed.find("\"loss\":"), 7, "\"Loss\":");
   write_bytes(log, changed);

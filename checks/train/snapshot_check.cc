@@ -193,6 +193,38 @@ TEST(Snapshot, DamagedNewestIsPassedOverWithItsReason) {
   }
 }
 
+// Whole in itself, under the name of another step: going on from it would tell of steps that nobody took.
+TEST(Snapshot, AFolderIsNamedAfterItsStep) {
+  const ScratchFolder run;
+  save(run.path(), 5);
+  save(run.path(), 10);
+  const fs::path wrong = folder_of(run.path(), 12);
+  fs::rename(folder_of(run.path(), 10), wrong);
+  const FoundSnapshot found = find_newest(run.path());
+  ASSERT_TRUE(found.newest);
+  EXPECT_EQ(found.newest->folder, folder_of(run.path(), 5));
+  ASSERT_EQ(found.refused.size(), 1u);
+  EXPECT_THAT(found.refused[0],
+              HasSubstr((wrong / "state.json").string() +
+                        ": is the state behind step 10, its folder is named after step 12"));
+  EXPECT_EQ(engine::train::glance_at_newest(run.path())->state.step, 5);
+  EXPECT_THROW(engine::train::read_snapshot(wrong), Error);
+  // Nor is it kept in place of the next one.
+  save(run.path(), 6);
+  engine::train::prune_snapshots(run.path(), 1);
+  EXPECT_THAT(names_in(run.path() / "checkpoints"),
+              testing::UnorderedElementsAre("step_00006", "step_00012.damaged"));
+  fs::remove_all(folder_of(run.path(), 6));
+  fs::rename(wrong.string() + ".damaged", wrong);
+  // The number counts, not its digits; and a name that is none of a step says nothing.
+  for (const char* name : {"step_0000010", "a copy"}) {
+    const fs::path renamed = run.path() / "checkpoints" / name;
+    fs::copy(wrong, renamed);
+    EXPECT_EQ(engine::train::read_snapshot(renamed).step, 10) << name;
+  }
+  EXPECT_EQ(newest_step(run.path()), 10);
+}
+
 TEST(Snapshot, KeepsTheNewest) {
   const ScratchFolder run;
   for (const int step : {5, 10, 15, 20, 25}) {

@@ -9,6 +9,7 @@
 
 #include "checks/train/toy.h"
 #include "engine/base/parallel.h"
+#include "engine/base/sha256.h"
 #include "engine/train/status.h"
 
 namespace {
@@ -19,10 +20,15 @@ using checks::Killed;
 using checks::run_toy;
 using checks::ScratchFolder;
 using checks::toy_job;
+using checks::why_refused;
 using engine::train::read_status;
 using engine::train::RunStatus;
 using engine::train::Standing;
+using testing::AllOf;
 using testing::HasSubstr;
+
+constexpr const char* kLeftByAKill =
+    R"({"step":7,"phase":"checkpoint","layer":-1,"rss_bytes":1,"peak_rss_bytes":1,"ending":"none"})";
 
 // Starts a run in a process of its own that waits within its n-th sweep, and waits until it does.
 class Waiting {
@@ -135,8 +141,103 @@ TEST(Status, TheLogsEndIsReadWhateverItIs) {
   log += "\n" + checks::read_bytes(run / "log.jsonl");
   checks::write_bytes(run / "log.jsonl", log + R"({"run":"x","step":6,"pha)");
   EXPECT_EQ(read_status(run).step, 5);
+  // Without a line of its own the step is the newest checkpoint's.
+  checks::write_bytes(run / "log.jsonl", std::string(3 << 20, ' '));
+  EXPECT_EQ(read_status(run).step, 3);
+}
+
+// A folder that says of itself that its run has come to its end, and says something else as well.
+TEST(Status, AFinishedRunThatContradictsItselfIsNotFinished) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run", log = run / "log.jsonl",
+                 adapter = run / "adapter.safetensors", checkpoints = run / "checkpoints";
+  run_toy(toy_job(run));
+  ASSERT_EQ(read_status(run).standing, Standing::kFinished);
+  const std::string good_log = checks::read_bytes(log), good_adapter = checks::read_bytes(adapter);
+  const auto restore = [&] {
+    checks::write_bytes(log, good_log);
+    checks::write_bytes(adapter, good_adapter);
+    EXPECT_EQ(read_status(run).standing, Standing::kFinished);
+  };
+  const auto expect = [&](const fs::path& file, const std::string& why) {
+    EXPECT_THAT(why_refused([&] { read_status(run); }),
+                AllOf(HasSubstr(file.string()), HasSubstr(why)));
+    // After a kill it is what the kill left: the run is dead, and a resume puts it right or refuses.
+    checks::write_bytes(run / "breadcrumb.json", kLeftByAKill);
+    EXPECT_EQ(read_status(run).standing, Standing::kDead) << why;
+    fs::remove(run / "breadcrumb.json");
+    restore();
+  };
+  fs::remove(adapter);
+  expect(adapter, "is not there, and " + log.string() + " has all 7 steps");
+  std::string other = good_adapter;
+  other[other.find(std::string(64, 'd'))] = 'e';  // for another checkpoint, its header says
+  checks::write_bytes(adapter, other);
+  expect(adapter, "the last checkpoint in " + log.string() + " wrote");
+  fs::copy_file(checkpoints / "step_00003/adapter.safetensors", adapter,
+                fs::copy_options::overwrite_existing);
+  expect(adapter, "has SHA-256");
+  checks::write_bytes(log, good_log + "{\"prev\":1}\n");
+  expect(log, "line 29: not a JSON object with a \"prev\"");
+  const std::string line =
+      good_log.substr(good_log.rfind('\n', good_log.size() - 2) + 1,
+                      good_log.size() - good_log.rfind('\n', good_log.size() - 2) - 2);
+  checks::write_bytes(log, good_log + fmt::format("{{\"phase\":\"start\",\"prev\":\"{}\"}}\n",
+                                                  engine::base::sha256_hex(line)));
+  expect(log, "stands behind the checkpoint of the run's last step, 7");
+  std::string changed = good_log;
+  changed.replace(changed.find("\"loss\":"), 7, "\"Loss\":");
+  checks::write_bytes(log, changed);
+  expect(log, "the line before has SHA-256");
+  // Shorter than its checkpoint saw it: no kill leaves that, with a breadcrumb or without.
+  for (const std::size_t bytes : {std::size_t{0}, good_log.find('\n') + 1}) {
+    checks::write_bytes(log, good_log.substr(0, bytes));
+    EXPECT_THAT(why_refused([&] { read_status(run); }),
+                HasSubstr(fmt::format("log.jsonl: {} bytes, and the checkpoint was written behind "
+                                      "byte {} (line 28)",
+                                      bytes, good_log.size())));
+  }
+  restore();
+  // Another run's log and adapter, which agree with one another. No checkpoint contradicts them.
+  engine::train::Job job = toy_job(folder / "other");
+  job.settings.seed = 12;
+  run_toy(job);
+  fs::rename(checkpoints, folder / "aside");
+  EXPECT_EQ(read_status(run).standing, Standing::kFinished) << "checkpoints may go";
+  for (const char* name : {"log.jsonl", "adapter.safetensors"}) {
+    fs::copy_file(folder / "other" / name, run / name, fs::copy_options::overwrite_existing);
+  }
+  EXPECT_THAT(why_refused([&] { read_status(run); }),
+              AllOf(HasSubstr("log.jsonl: is of run "), HasSubstr("manifest.json is of run ")));
+}
+
+// Nobody can contradict himself in the middle of a sentence: a run at work is at work.
+TEST(Status, ARunAtWorkIsNotHeldAgainstItself) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run";
+  run_toy(toy_job(run));
+  fs::remove(run / "adapter.safetensors");
   checks::write_bytes(run / "log.jsonl", "");
-  EXPECT_EQ(read_status(run).step, 3) << "then the newest checkpoint's";
+  const engine::train::RunLock work(run);
+  EXPECT_EQ(read_status(run).standing, Standing::kRunning);
+}
+
+// Saved out of turn by a stop, and made the last by an override: the log names its adapter like any other's.
+TEST(Status, ARunThatIsShortenedToWhereItStoppedIsFinished) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run";
+  int asked = 0;
+  EXPECT_FALSE(run_toy(toy_job(run), checks::toy_functions(), {}, [&] { return ++asked > 4; }));
+  engine::train::Job job = toy_job(run);
+  job.resume = true;
+  job.overrides = {{"steps", "4"}};
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(run_toy(job));
+    const RunStatus status = read_status(run);
+    EXPECT_EQ(status.standing, Standing::kFinished);
+    EXPECT_EQ(status.steps, 4);
+    EXPECT_EQ(checks::phase(checks::log_of(run), "checkpoint").size(), 2u);
+  }
 }
 
 // Answers that a process id in a file, or the presence of files, would give.

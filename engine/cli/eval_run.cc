@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -34,25 +33,18 @@ void read_manifest(const fs::path& path, RunFolder& folder) {
 // The losses of the steps. Digest and lines are those of the part that was checked, whatever a run
 // that goes on appends meanwhile.
 void read_log(const fs::path& run, measure::EvalRun& facts) {
-  const train::LogPosition end = train::require_logged_run(run);
-  const fs::path path = run / "log.jsonl";
-  facts.log_lines = end.lines;
-  facts.log_head = end.head;
-  std::ifstream file(path, std::ios::binary);
   base::Sha256 hash;
-  std::string text;
-  for (std::int64_t line = 1; line <= end.lines; ++line) {
-    if (!std::getline(file, text)) {
-      throw base::Error("{}: has {} lines, {} were there before", path.string(), line - 1,
-                        end.lines);
-    }
+  const auto each = [&](std::string_view text, const train::LogPosition& behind) {
     hash.update(text);
     hash.update("\n");
     const Json json = Json::parse(text);
     if (json.at("phase") == "step_end") {
-      facts.losses.push_back({json.at("step"), json.at("loss"), line});
+      facts.losses.push_back({json.at("step"), json.at("loss"), behind.lines});
     }
-  }
+  };
+  const train::LogPosition end = train::require_logged_run(run, each).end;
+  facts.log_lines = end.lines;
+  facts.log_head = end.head;
   facts.log_sha256 = hash.hex();
 }
 

@@ -132,7 +132,8 @@ void add_status_command(CLI::App& app) {
       app.add_subcommand("status", "how a run stands, whether it is at work or not");
   command->footer(
       "Exit codes: 0 finished; 3 running; 4 stalled; 5 dead, whatever it died of; 1 no run, or it "
-      "cannot be read; 2 bad usage. Whether a process works on the run is asked of the kernel: it "
+      "cannot be read or contradicts itself; 2 bad usage. Whether a process works on the run is "
+      "asked of the kernel: it "
       "holds a lock on RUN/lock for as long as it lives.");
   const auto given = std::make_shared<StatusArguments>();
   command->add_option("run", given->run, "run folder")->required()->check(refuse_empty);

@@ -71,7 +71,10 @@ void resume(OpenRun& run, const Manifest& manifest) {
   run.from = std::move(found.newest);
   if (run.from) {
     // Now, not when the record is opened: a finished run opens none, and days may lie between.
-    check_log(run.job.run / "log.jsonl", &run.from->state.log);
+    const auto last = [&](std::string_view line, const LogPosition&) {
+      run.from_is_logged = text_of(line, "phase") == "checkpoint";
+    };
+    check_log(run.job.run / "log.jsonl", &run.from->state.log, last);
   } else {
     begin_at_step_1(run);
   }

@@ -44,6 +44,7 @@ struct OpenRun {
   std::string run_id;
   data::Feed feed;
   std::optional<Snapshot> from;        // where a resume goes on; nothing: step 1
+  bool from_is_logged = false;         // whether the log has its line: one out of turn has none
   std::vector<SettingChange> changes;  // by --override
   std::vector<std::string> notices;    // for the user, one line each
   std::shared_ptr<RunLock> lock;       // of a run that is there, to go on with or to take over

@@ -9,15 +9,16 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
+#include <span>
 #include <utility>
 
 #include "engine/base/budget.h"
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
+#include "engine/data/line_reader.h"
+#include "engine/store/file.h"
 
 namespace engine::train {
 namespace {
@@ -27,40 +28,40 @@ namespace fs = std::filesystem;
 constexpr const char* kLog = "log.jsonl";
 constexpr const char* kTimings = "timings.jsonl";
 
-std::string whole(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw base::Error("{}: cannot be opened", path.string());
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 
 // Moves everything behind the first `bytes` of RUN/name to the end of RUN/abandoned.
-void move_tail(const fs::path& run, const char* name, const char* abandoned, std::size_t bytes) {
-  const std::string text = whole(run / name);
-  if (text.size() <= bytes) return;
+void move_tail(const fs::path& run, const char* name, const char* abandoned, std::uint64_t bytes) {
+  const store::File file(run / name);
+  if (file.size() <= bytes) return;
   AppendFile kept(run / abandoned);
-  kept.write(std::string_view(text).substr(bytes));
+  std::string chunk;
+  for (std::uint64_t at = bytes; at < file.size(); at += chunk.size()) {
+    chunk.resize(std::min<std::uint64_t>(kChunkBytes, file.size() - at));
+    file.read(at, std::as_writable_bytes(std::span(chunk)));
+    kept.write(chunk);
+  }
   kept.sync();
   fs::resize_file(run / name, bytes);
 }
 
 // Bytes up to the end of the line of timings that stands beside the log's line `at`; nothing if
 // there is none. Found by digest, not by counting: timings may have begun anew.
-std::optional<std::size_t> end_of_timing(const std::string& text, const LogPosition& at) {
+std::optional<std::uint64_t> end_of_timing(const fs::path& timings, const LogPosition& at) {
   if (at.lines == 0) return 0;
-  const std::size_t found = text.rfind(fmt::format("\"line\":\"{}\"", at.head));
-  const std::size_t newline = text.find('\n', std::min(found, text.size()));
-  if (newline == std::string::npos) return std::nullopt;
-  return newline + 1;
-}
-
-std::string prev_of(std::string_view line, const std::string& where) {
-  const auto parsed = nlohmann::json::parse(line, nullptr, false);
-  if (!parsed.is_object() || !parsed.contains("prev") || !parsed["prev"].is_string()) {
-    throw base::Error("{}: not a JSON object with a \"prev\"", where);
+  const std::string wanted = fmt::format("\"line\":\"{}\"", at.head);
+  std::optional<std::uint64_t> end;
+  try {
+    data::LineReader lines(timings, kMostLineBytes);
+    while (const auto line = lines.next()) {
+      const std::uint64_t behind = line->offset + line->text.size() + 1;
+      const bool found = line->text.find(wanted) != std::string_view::npos;
+      if (found && behind <= lines.bytes()) end = behind;
+    }
+  } catch (const base::Error&) {
+    // No line of ours from here on. What cannot be read at all, cannot be moved either, and is an Error then.
   }
-  return parsed["prev"];
+  return end;
 }
 
 template <class Clock>
@@ -169,7 +170,7 @@ Record::Record(const fs::path& run, std::string run_id, const LogPosition& at)
 }
 
 void Record::open_timings() {
-  const std::optional<std::size_t> end = end_of_timing(whole(run_ / kTimings), at_);
+  const std::optional<std::uint64_t> end = end_of_timing(run_ / kTimings, at_);
   move_tail(run_, kTimings, "timings.abandoned.jsonl", end.value_or(0));
   if (end) return;
   notice_ = fmt::format(
@@ -203,32 +204,6 @@ void Record::write(std::int64_t step, std::string_view phase, const JsonLine& fi
 void Record::sync() {
   log_.sync();
   timings_.sync();
-}
-
-LogPosition check_log(const fs::path& log, const LogPosition* end) {
-  const std::string text = whole(log);
-  if (end != nullptr && text.size() < end->bytes) {
-    throw base::Error("{}: {} bytes, and the checkpoint was written behind byte {}", log.string(),
-                      text.size(), end->bytes);
-  }
-  const std::size_t stop = end != nullptr ? end->bytes : text.size();
-  LogPosition at;
-  while (at.bytes < stop) {
-    const std::string where = fmt::format("{} line {}", log.string(), at.lines + 1);
-    const std::size_t newline = text.find('\n', at.bytes);
-    if (newline == std::string::npos) throw base::Error("{}: has no end", where);
-    const std::string line = text.substr(at.bytes, newline - at.bytes);
-    const std::string prev = prev_of(line, where);
-    if (prev != at.head) {
-      throw base::Error("{}: \"prev\" is {}, the line before has SHA-256 {}", where, prev, at.head);
-    }
-    at = {at.lines + 1, newline + 1, base::sha256_hex(line)};
-  }
-  if (end != nullptr && !(at == *end)) {
-    throw base::Error("{}: {} lines, {} bytes, SHA-256 {}; the checkpoint wants {}, {}, {}",
-                      log.string(), at.lines, at.bytes, at.head, end->lines, end->bytes, end->head);
-  }
-  return at;
 }
 
 }  // namespace engine::train

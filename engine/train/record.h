@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "engine/train/log.h"
+
 namespace engine::train {
 
 // One line of strict JSON, keys in the order they are added. Numbers are the shortest decimals that
@@ -23,15 +25,6 @@ class JsonLine {
  private:
   void key(std::string_view name);
   std::string body_;
-};
-
-// A place in log.jsonl, behind a whole line.
-struct LogPosition {
-  std::int64_t lines = 0;
-  std::uint64_t bytes = 0;
-  std::string head = std::string(64, '0');  // SHA-256 of the last line, no newline; zeros: none
-
-  friend bool operator==(const LogPosition&, const LogPosition&) = default;
 };
 
 // What of a phase is not reproducible. Readings are running totals; a line of timings.jsonl holds
@@ -101,9 +94,5 @@ class Record {
   Timing last_;
   std::string notice_;
 };
-
-// Follows the chain of a log from its first line up to `end`, without one to the file's end.
-// Errors    Error naming file, line, and the two digests that disagree, or the lengths
-LogPosition check_log(const std::filesystem::path& log, const LogPosition* end = nullptr);
 
 }  // namespace engine::train

@@ -1,9 +1,5 @@
 #include "engine/train/run_adapter.h"
 
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <string>
-
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/store/at_path.h"
@@ -15,31 +11,14 @@ namespace fs = std::filesystem;
 
 constexpr const char* kAdapter = "adapter.safetensors";
 constexpr const char* kLog = "log.jsonl";
-
-// A string of a log line; empty if there is none of that name, or it is no string.
-std::string text_of(const nlohmann::json& line, const char* name) {
-  const auto found = line.find(name);
-  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
-}
-
-// Digest of the adapter that the log's last checkpoint wrote; empty if it has none. Its lines are JSON
-// objects: the chain was followed. More than that a chain does not say of them.
-std::string written_adapter(const fs::path& log) {
-  std::string adapter, text;
-  std::ifstream file(log, std::ios::binary);
-  while (std::getline(file, text)) {
-    const auto line = nlohmann::json::parse(text);
-    if (text_of(line, "phase") == "checkpoint") adapter = text_of(line, "adapter_sha256");
-  }
-  return adapter;
-}
+constexpr const char* kManifest = "manifest.json";
 
 }  // namespace
 
 fs::path adapter_file(const fs::path& path) {
   if (!store::is_folder(path)) return path;
   if (store::is_there(path / kAdapter)) return path / kAdapter;
-  if (!store::is_there(path / "manifest.json")) {
+  if (!store::is_there(path / kManifest)) {
     throw base::Error("{}: holds no {}, and is no run", path.string(), kAdapter);
   }
   const FoundSnapshot found = find_newest(path);
@@ -51,37 +30,74 @@ fs::path adapter_file(const fs::path& path) {
                     path.string(), kAdapter, found.newest->folder.string());
 }
 
-LogPosition require_logged_run(const fs::path& run) {
+LoggedRun require_logged_run(const fs::path& run, const LogVisitor& each) {
   const fs::path log = run / kLog;
-  const LogPosition end = check_log(log);
-  if (end.lines == 0) {
+  LoggedRun found;
+  std::string logged;  // digest of the adapter
+  found.end = check_log(log, nullptr, [&](std::string_view line, const LogPosition& behind) {
+    const std::string phase = text_of(line, "phase");
+    if (phase == "checkpoint") {
+      logged = text_of(line, "adapter_sha256");
+      found.run_id = text_of(line, "run");
+      found.step = number_of(line, "step");
+      found.odd_line = 0;
+    } else if (phase != "evaluation" && phase != "override" && found.odd_line == 0) {
+      found.odd_line = behind.lines;
+    }
+    if (each) each(line, behind);
+  });
+  if (found.end.lines == 0) {
     throw base::Error("{}: is empty, and the log of a run begins with its start", log.string());
   }
-  const std::string logged = written_adapter(log);
   if (logged.empty()) {
     throw base::Error("{}: {} lines, and no checkpoint among them: it wrote no adapter",
-                      log.string(), end.lines);
+                      log.string(), found.end.lines);
   }
-  const std::string found = base::sha256_hex_of_file(run / kAdapter);
-  if (logged != found) {
+  const std::string there = base::sha256_hex_of_file(run / kAdapter);
+  if (logged != there) {
     throw base::Error("{}: has SHA-256 {}, the last checkpoint in {} wrote {}",
-                      (run / kAdapter).string(), found, log.string(), logged);
+                      (run / kAdapter).string(), there, log.string(), logged);
   }
-  return end;
+  return found;
+}
+
+void require_finished(const fs::path& run, const std::string& run_id, std::int64_t steps,
+                      const std::optional<Snapshot>& newest) {
+  const fs::path log = run / kLog;
+  if (newest) check_log(log, &newest->state.log);
+  if (!store::is_there(run / kAdapter)) {
+    throw base::Error(
+        "{}: is not there, and {} has all {} steps; the run's command with --resume writes it "
+        "again",
+        (run / kAdapter).string(), log.string(), steps);
+  }
+  const LoggedRun logged = require_logged_run(run);
+  if (logged.run_id != run_id) {
+    throw base::Error("{}: is of run {}, {} is of run {}", log.string(), logged.run_id,
+                      (run / kManifest).string(), run_id);
+  }
+  if (logged.step != steps) {
+    throw base::Error("{}: its last checkpoint is behind step {}, and the run has {} steps",
+                      log.string(), logged.step, steps);
+  }
+  if (logged.odd_line > 0) {
+    throw base::Error("{} line {} of {}: stands behind the checkpoint of the run's last step, {}",
+                      log.string(), logged.odd_line, logged.end.lines, steps);
+  }
 }
 
 void require_logged(const Snapshot& snapshot) {
   const fs::path run = snapshot.folder.parent_path().parent_path();
-  if (store::is_there(run / "manifest.json")) check_log(run / kLog, &snapshot.state.log);
+  if (store::is_there(run / kManifest)) check_log(run / kLog, &snapshot.state.log);
 }
 
 void require_logged(const fs::path& adapter) {
   if (adapter.filename() != kAdapter) return;
   const fs::path folder = fs::absolute(adapter).parent_path();
   const fs::path run = folder.parent_path().parent_path();
-  if (store::is_there(folder / "state.json") && store::is_there(run / "manifest.json")) {
+  if (store::is_there(folder / "state.json") && store::is_there(run / kManifest)) {
     require_logged(Snapshot{folder, read_snapshot(folder)});
-  } else if (store::is_there(folder / "manifest.json")) {
+  } else if (store::is_there(folder / kManifest)) {
     require_logged_run(folder);
   }
 }

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
+#include <string>
 
-#include "engine/train/record.h"
+#include "engine/train/log.h"
 #include "engine/train/snapshot.h"
 
 namespace engine::train {
@@ -13,9 +15,26 @@ namespace engine::train {
 //           that can be taken instead
 std::filesystem::path adapter_file(const std::filesystem::path& path);
 
-// That the log of a finished run is one chain to its end and wrote the run's adapter. Returns its end.
+// What the log of a run that wrote its adapter says: its end, and of its last checkpoint the run, the step,
+// and the first line behind it that no finished run has there (0: none).
+struct LoggedRun {
+  LogPosition end;
+  std::string run_id;
+  std::int64_t step = 0;
+  std::int64_t odd_line = 0;
+};
+
+// That the log of a finished run is one chain to its end and wrote the run's adapter. Every line is shown
+// to `each`.
+// Cost      reads the log and the adapter
 // Errors    Error naming file and place, and the two digests that disagree
-LogPosition require_logged_run(const std::filesystem::path& run);
+LoggedRun require_logged_run(const std::filesystem::path& run, const LogVisitor& each = {});
+
+// That a folder which says of itself that its run has taken all `steps` agrees with itself: the log holds what
+// the newest checkpoint saw, is of this run and of these steps to its last checkpoint, and wrote the adapter.
+// Errors    those of require_logged_run; Error naming the file and the two values that disagree
+void require_finished(const std::filesystem::path& run, const std::string& run_id,
+                      std::int64_t steps, const std::optional<Snapshot>& newest);
 
 // The same of whatever adapter is asked for, as far as a run stands around it: RUN/adapter.safetensors,
 // or that of a checkpoint in RUN/checkpoints, whose log has to be the one that the checkpoint saw.

@@ -29,16 +29,21 @@ fs::path folder_of(const fs::path& run, std::int64_t step) {
   return checkpoints(run) / fmt::format("{}{:05}", kPrefix, step);
 }
 
+// The step that a folder is named after; nothing if that is no checkpoint's name.
+std::optional<std::int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  const bool digits = name.size() >= kPrefix.size() + 5 && name.size() <= kPrefix.size() + 18 &&
+                      name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
+  if (!digits || !name.starts_with(kPrefix)) return std::nullopt;
+  return std::stoll(name.substr(kPrefix.size()));
+}
+
 // Whole checkpoints by name, newest first; nothing if there is no folder of them.
 std::vector<fs::path> list_snapshots(const fs::path& run) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
   if (!fs::exists(checkpoints(run))) return {};
   for (const auto& entry : fs::directory_iterator(checkpoints(run))) {
-    const std::string name = entry.path().filename().string();
-    const bool digits = name.size() >= kPrefix.size() + 5 && name.size() <= kPrefix.size() + 18 &&
-                        name.find_first_not_of("0123456789", kPrefix.size()) == std::string::npos;
-    if (!digits || name.rfind(kPrefix, 0) != 0) continue;
-    found.emplace_back(std::stoll(name.substr(kPrefix.size())), entry.path());
+    if (const auto step = step_of(entry.path())) found.emplace_back(*step, entry.path());
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<fs::path> paths;
@@ -93,7 +98,7 @@ SnapshotState state_of(const Json& json) {
   return state;
 }
 
-// state.json without its digest, which holds.
+// state.json without its digest, which holds, as does the name of its folder.
 Json read_state(const fs::path& folder) {
   const fs::path path = folder / kStateFile;
   try {
@@ -108,6 +113,11 @@ Json read_state(const fs::path& folder) {
     const std::string found = digest_of(json);
     if (written != found) {
       throw base::Error("{}: says its SHA-256 is {}, it is {}", path.string(), written, found);
+    }
+    const std::int64_t step = json.at("step");
+    if (const auto named = step_of(folder); named && *named != step) {
+      throw base::Error("{}: is the state behind step {}, its folder is named after step {}",
+                        path.string(), step, *named);
     }
     return json;
   } catch (const nlohmann::json::exception& wrong) {
@@ -168,10 +178,11 @@ SnapshotDigests SnapshotWriter::write_tensors(const model::AdapterSet& adapters,
 void SnapshotWriter::publish(const SnapshotState& state) {
   const std::string text = json_of(state, digests_).dump(1) + "\n";
   store::write_file_durably(folder_.path() / kStateFile, text);
-  if (fs::exists(final_)) {
-    const fs::path aside = fs::path(final_) += ".damaged";
+  for (const fs::path& refused : list_snapshots(final_.parent_path().parent_path())) {
+    if (*step_of(refused) < *step_of(final_)) break;
+    const fs::path aside = fs::path(refused) += ".damaged";
     fs::remove_all(aside);
-    fs::rename(final_, aside);
+    fs::rename(refused, aside);
   }
   folder_.commit();
 }

@@ -59,7 +59,8 @@ class SnapshotWriter {
   // Errors    Error naming the file and the disk's reason; older checkpoints are untouched
   SnapshotDigests write_tensors(const model::AdapterSet& adapters, const Moments& moments,
                                 const Identity& identity);
-  // A folder that stands in the way, because find_newest refused it, is renamed to end in .damaged.
+  // A folder of this step or a later one, which find_newest refused, is renamed to end in .damaged: it would
+  // be in the way, or be kept for newer than this one.
   void publish(const SnapshotState& state);
 
  private:
@@ -72,8 +73,9 @@ class SnapshotWriter {
 void prune_snapshots(const std::filesystem::path& run, std::int64_t keep);
 
 // The newest checkpoint whose three files are whole: state.json's digest of itself and its digests
-// of the other two hold. A newer one that is not whole is passed over, its reason reported: going
-// on from the one before it gives the same bits, since a resume repeats what was lost.
+// of the other two hold, and its step is the one that its folder is named after. A newer one that is
+// not whole is passed over, its reason reported: going on from the one before it gives the same
+// bits, since a resume repeats what was lost.
 struct Snapshot {
   std::filesystem::path folder;
   SnapshotState state;

@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/train/cadence.h"
 #include "engine/train/manifest.h"
+#include "engine/train/run_adapter.h"
 #include "engine/train/run_lock.h"
 #include "engine/train/snapshot.h"
 
@@ -101,12 +102,21 @@ std::uint64_t bytes_in(const fs::path& folder) {
   return bytes;
 }
 
-Standing judge(const RunStatus& status, const fs::path& run, bool held,
-               const std::optional<double>& stalled_after) {
-  if (!held) {
-    const bool finished = status.step >= status.steps && fs::exists(run / "adapter.safetensors");
-    return finished ? Standing::kFinished : Standing::kDead;
+// Of a run that no process holds. Whatever does not fit together was left by the kill that left the
+// breadcrumb, and a resume puts it right; a run that ended well leaves none, and nothing to put right.
+bool has_finished(const RunStatus& status, const fs::path& run,
+                  const std::optional<Snapshot>& newest) {
+  if (status.step < status.steps) return false;
+  try {
+    require_finished(run, status.run_id, status.steps, newest);
+    return true;
+  } catch (const base::Error&) {
+    if (!status.where) throw;
+    return false;
   }
+}
+
+Standing judge(const RunStatus& status, const std::optional<double>& stalled_after) {
   double limit = std::numeric_limits<double>::infinity();
   if (status.seconds_a_step) limit = std::max(kSilentSteps * *status.seconds_a_step, kLeastSilence);
   if (stalled_after) limit = *stalled_after;
@@ -171,7 +181,12 @@ RunStatus read_status(const fs::path& run, const std::optional<double>& stalled_
   std::error_code unknown;
   const fs::space_info space = fs::space(run, unknown);
   if (!unknown) status.disk_free_bytes = space.available;
-  status.standing = judge(status, run, held, stalled_after);
+  if (held) {
+    status.standing = judge(status, stalled_after);
+    return status;
+  }
+  if (newest) require_length(run / "log.jsonl", newest->state.log);
+  status.standing = has_finished(status, run, newest) ? Standing::kFinished : Standing::kDead;
   return status;
 }
 

@@ -53,7 +53,12 @@ struct RunStatus {
 // A process has stalled if no layer was done and nothing was written for `stalled_after` seconds; if
 // that is nothing, for five times the time of a step, a minute at least. Where no step was taken yet
 // there is no measure, and it is running.
-// Errors    Error if RUN is no run, or its files cannot be read
+//
+// Finished is a run whose folder says so without contradiction (see require_finished). What is a contradiction
+// there is none where a breadcrumb says that the last start did not end well: the run is dead then.
+// Cost      of a run that has taken all its steps, a read of its log and of its adapter
+// Errors    Error if RUN is no run, its files cannot be read, or it contradicts itself while no process
+//           works on it: also a log that is shorter than the newest checkpoint has seen it
 RunStatus read_status(const std::filesystem::path& run,
                       const std::optional<double>& stalled_after = {});
 

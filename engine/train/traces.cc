@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "engine/data/line_reader.h"
 #include "engine/train/breadcrumb.h"
+#include "engine/train/log.h"
 #include "engine/train/manifest.h"
 
 namespace engine::train {
@@ -24,9 +25,10 @@ struct Logged {
 
 Logged read_log(const fs::path& log) {
   Logged logged;
-  std::ifstream file(log, std::ios::binary);
-  for (std::string text; std::getline(file, text);) {
-    const Json line = Json::parse(text, nullptr, false);
+  if (!fs::exists(log)) return logged;
+  data::LineReader lines(log, kMostLineBytes);
+  while (const auto read = lines.next()) {
+    const Json line = Json::parse(read->text, nullptr, false);
     if (!line.is_object() || !line.contains("phase") || !line.contains("step")) continue;
     if (!line["step"].is_number_integer()) continue;
     logged.passed = logged.written;

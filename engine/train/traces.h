@@ -14,7 +14,7 @@ struct Traces {
 };
 
 // Lines that are no JSON, a last one that a kill cut among them, say nothing.
-// Errors    Error naming manifest.json and its field
+// Errors    Error naming manifest.json and its field; a line of the log that is longer than any
 Traces read_traces(const std::filesystem::path& run);
 
 }  // namespace engine::train

@@ -244,6 +244,11 @@ void Trainer::take_step(std::int64_t step) {
   }
 }
 
+void Trainer::log_checkpoint(const SnapshotDigests& digests) {
+  log(step_, "checkpoint",
+      JsonLine().text("adapter_sha256", digests.adapter).text("moments_sha256", digests.moments));
+}
+
 // In turn, a checkpoint has a line in the log; out of turn it has none.
 void Trainer::checkpoint(bool in_turn) {
   const Job& job = run_.job;
@@ -251,10 +256,7 @@ void Trainer::checkpoint(bool in_turn) {
   breadcrumb_->drop(step_, "checkpoint");
   SnapshotWriter writer(job.run, step_);
   const SnapshotDigests digests = writer.write_tensors(adapters_, moments_, job.identity);
-  if (in_turn) {
-    log(step_, "checkpoint",
-        JsonLine().text("adapter_sha256", digests.adapter).text("moments_sha256", digests.moments));
-  }
+  if (in_turn) log_checkpoint(digests);
   record_->sync();
   writer.publish({run_.run_id, job.identity, texts_of(job.settings), step_, cursor_, skipped_,
                   evaluated_, record_->position()});
@@ -296,6 +298,12 @@ void Trainer::evaluate(const std::function<bool()>& stop) {
 
 bool Trainer::take_all_steps(const std::function<bool()>& stop) {
   const Settings& settings = run_.job.settings;
+  if (step_ == settings.schedule.total && run_.from && !run_.from_is_logged) {
+    // Saved out of turn, and the run's last since --override said so: a finished run's log names its adapter.
+    const fs::path& last = run_.from->folder;
+    log_checkpoint({base::sha256_hex_of_file(last / "adapter.safetensors"),
+                    base::sha256_hex_of_file(last / "moments.safetensors")});
+  }
   evaluate(stop);
   while (step_ < settings.schedule.total) {
     if (stop()) {
@@ -315,13 +323,31 @@ bool Trainer::take_all_steps(const std::function<bool()>& stop) {
   return true;
 }
 
+// Behind its last checkpoint a finished run has at most the line of its last evaluation. Lines behind that,
+// whole or not, are those of a start that would have gone on: as in any other run the record moves them away.
+bool Trainer::log_is_at_its_end() const {
+  const std::int64_t saved = run_.from->state.log.lines;
+  const std::int64_t due = evaluation_is_due() ? 1 : 0;
+  std::int64_t evaluations = 0;
+  const auto each = [&](std::string_view line, const LogPosition& behind) {
+    if (behind.lines > saved && text_of(line, "phase") == "evaluation") ++evaluations;
+  };
+  try {
+    const LogPosition end = check_log(run_.job.run / "log.jsonl", nullptr, each);
+    return end.lines == saved + due && evaluations == due;
+  } catch (const base::Error&) {
+    return false;  // up to the checkpoint it holds: open_run has followed it
+  }
+}
+
 // RUN/adapter.safetensors is written last.
 bool Trainer::finished() const {
   const fs::path adapter = run_.job.run / "adapter.safetensors";
   return run_.from && run_.changes.empty() && step_ == run_.job.settings.schedule.total &&
          fs::exists(adapter) &&
          base::sha256_hex_of_file(adapter) ==
-             base::sha256_hex_of_file(run_.from->folder / "adapter.safetensors");
+             base::sha256_hex_of_file(run_.from->folder / "adapter.safetensors") &&
+         log_is_at_its_end();
 }
 
 bool Trainer::run(const std::function<bool()>& stop) {

@@ -86,12 +86,14 @@ class Trainer {
  private:
   void open_record();
   bool finished() const;
+  bool log_is_at_its_end() const;
   data::Taken next(std::int64_t step);
   void take_step(std::int64_t step);
   template <class Walk>
   model::SweepResult walk(std::int64_t step, std::string_view name, const Walk& walk,
                           Timing& forward_end);
   void checkpoint(bool in_turn);
+  void log_checkpoint(const SnapshotDigests& digests);
   bool evaluation_is_due() const;
   void evaluate(const std::function<bool()>& stop);
   bool take_all_steps(const std::function<bool()>& stop);
