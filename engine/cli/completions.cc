@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 
 namespace engine::cli {
 namespace {
@@ -16,21 +17,44 @@ std::string after(const CommandFact& command, const OptionFact& option) {
   return patterns;
 }
 
-std::string single_quoted(const std::string& text) {
+// `quote` is how the shell writes a quote within quotes.
+std::string single_quoted(std::string_view text, std::string_view quote) {
   std::string out = "'";
   for (const char c : text) {
-    if (c == '\'' || c == '\\') out += '\\';
-    out += c;
+    if (c == '\'') {
+      out += quote;
+    } else {
+      out += c;
+    }
   }
   return out + "'";
+}
+
+std::string in_zsh(std::string_view text) { return single_quoted(text, "'\\''"); }
+std::string in_fish(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) escaped += c == '\\' ? std::string("\\\\") : std::string(1, c);
+  return single_quoted(escaped, "\\'");
+}
+
+// All paths but the program's own.
+std::vector<std::string> paths(std::span<const CommandFact> tree) {
+  std::vector<std::string> all;
+  for (const CommandFact& command : tree) {
+    if (!command.path.empty()) all.push_back(command.path);
+  }
+  return all;
+}
+
+const CommandFact& find(std::span<const CommandFact> tree, const std::string& path) {
+  return *std::ranges::find(tree, path, &CommandFact::path);
 }
 
 }  // namespace
 
 std::string bash_completions(std::span<const CommandFact> tree) {
-  std::string known, values, words;
+  std::string values, words;
   for (const CommandFact& command : tree) {
-    if (!command.path.empty()) known += (known.empty() ? "" : "|") + command.path;
     std::vector<std::string> options;
     for (const OptionFact& option : command.options) {
       options.insert(options.end(), option.names.begin(), option.names.end());
@@ -64,39 +88,88 @@ _lazylora() {{
 }}
 complete -o filenames -F _lazylora lazylora
 )",
-      known, values, words);
+      fmt::join(paths(tree), "|"), values, words);
 }
 
 std::string zsh_completions(std::span<const CommandFact> tree) {
-  std::string script = bash_completions(tree);
-  // zsh has no mapfile; it splits at line ends when told so.
-  for (std::size_t at; (at = script.find("mapfile -t COMPREPLY < <(")) != std::string::npos;) {
-    const std::size_t end = script.find("\"$cur\")", at) + 7;
-    const std::string inner = script.substr(at + 25, end - at - 26);
-    script.replace(at, end - at, "COMPREPLY=(${(f)\"$(" + inner + ")\"})");
+  std::string values, words;
+  for (const CommandFact& command : tree) {
+    std::string commands, options;
+    for (const std::string& name : command.subcommands) {
+      const std::string& what = find(tree, command.path + "/" + name).description;
+      commands += fmt::format(" {}", in_zsh(fmt::format("{}:{}", name, what)));
+    }
+    for (const OptionFact& option : command.options) {
+      if (option.names.empty()) continue;
+      for (const std::string& name : option.names) {
+        options += fmt::format(" {}", in_zsh(fmt::format("{}:{}", name, option.description)));
+      }
+      if (option.value.empty()) continue;
+      const std::string complete =
+          option.choices.empty() ? "_files"
+                                 : fmt::format("compadd -- {}", fmt::join(option.choices, " "));
+      values += fmt::format("    ({}) {}; return ;;\n", after(command, option), complete);
+    }
+    words += fmt::format("    ({}) commands=({}) options=({}) ;;\n", in_zsh(command.path), commands,
+                         options);
   }
-  return "#compdef lazylora\nautoload -U +X bashcompinit && bashcompinit\n" + script;
+  // From a folder of $fpath the file itself is the function, and its first call has to complete.
+  return fmt::format(
+      R"(#compdef lazylora
+# Completions of lazylora for zsh, made by `lazylora reference zsh`.
+_lazylora() {{
+  local at= i
+  local -a commands options
+  for ((i = 2; i < CURRENT; i++)); do
+    case "$at/$words[i]" in
+    ({}) at+=/$words[i] ;;
+    esac
+  done
+  case "$at:$words[CURRENT-1]" in
+{}  esac
+  case "$at" in
+{}  esac
+  if [[ $words[CURRENT] == -* ]]; then
+    _describe -o option options
+  elif (( $#commands )); then
+    _describe command commands
+  else
+    _files
+  fi
+}}
+if [[ $funcstack[1] == _lazylora ]]; then
+  _lazylora "$@"
+else
+  compdef _lazylora lazylora
+fi
+)",
+      fmt::join(paths(tree), "|"), values, words);
 }
 
 std::string fish_completions(std::span<const CommandFact> tree) {
-  std::string script =
-      "# Completions of lazylora for fish, made by `lazylora reference fish`.\n"
-      "complete -c lazylora -n __fish_use_subcommand -f\n";
+  std::string script = fmt::format(
+      R"(# Completions of lazylora for fish, made by `lazylora reference fish`.
+function __lazylora_at
+    set -l typed (commandline -opc)
+    set -e typed[1]
+    set -l at ''
+    for word in $typed
+        switch "$at/$word"
+            case {}
+                set at "$at/$word"
+        end
+    end
+    test "$at" = "$argv[1]"
+end
+)",
+      fmt::join(paths(tree), " "));
   for (const CommandFact& command : tree) {
-    // "/data/build": both were typed.
-    std::string when = "__fish_use_subcommand";
-    if (!command.path.empty()) {
-      std::string path = command.path.substr(1);
-      const std::size_t slash = path.find('/');
-      if (slash != std::string::npos) {
-        path.replace(slash, 1, "; and __fish_seen_subcommand_from ");
-      }
-      when = "__fish_seen_subcommand_from " + path;
-    }
-    const std::string head = fmt::format("complete -c lazylora -n {}", single_quoted(when));
+    const std::string head =
+        fmt::format("complete -c lazylora -n '__lazylora_at \"{}\"'", command.path);
+    if (!command.subcommands.empty()) script += head + " -f\n";
     for (const std::string& name : command.subcommands) {
-      const auto sub = std::ranges::find(tree, command.path + "/" + name, &CommandFact::path);
-      script += fmt::format("{} -f -a {} -d {}\n", head, name, single_quoted(sub->description));
+      script += fmt::format("{} -a {} -d {}\n", head, name,
+                            in_fish(find(tree, command.path + "/" + name).description));
     }
     for (const OptionFact& option : command.options) {
       if (option.names.empty()) continue;
@@ -106,12 +179,11 @@ std::string fish_completions(std::span<const CommandFact> tree) {
         script += fmt::format(" -{} {}", is_long ? 'l' : 's', name.substr(is_long ? 2 : 1));
       }
       if (!option.choices.empty()) {
-        script += fmt::format(" -x -a {}",
-                              single_quoted(fmt::format("{}", fmt::join(option.choices, " "))));
+        script += fmt::format(" -x -a '{}'", fmt::join(option.choices, " "));
       } else if (!option.value.empty()) {
-        script += " -r";
+        script += " -r -F";
       }
-      script += fmt::format(" -d {}\n", single_quoted(option.description));
+      script += fmt::format(" -d {}\n", in_fish(option.description));
     }
   }
   return script;

@@ -9,7 +9,6 @@ namespace engine::cli {
 
 // Scripts that complete commands, options and the words an option takes; else files.
 std::string bash_completions(std::span<const CommandFact> tree);
-// Through zsh's own reading of bash's.
 std::string zsh_completions(std::span<const CommandFact> tree);
 std::string fish_completions(std::span<const CommandFact> tree);
 
