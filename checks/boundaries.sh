@@ -7,7 +7,7 @@ shopt -s inherit_errexit
 root=${1:-$(dirname "$0")/..}
 cd "$root"
 
-rules=(sources rooted include libraries json hdf5 kernel pragma lines voice transcendental parallel flags path)
+rules=(sources rooted include libraries json hdf5 kernel pragma lines voice filesystem transcendental parallel flags path)
 
 sources() {
   for part in engine oracle checks reports; do
@@ -95,6 +95,16 @@ here ~ /^engine\// && here != "engine/cli" {
       code ~ /fmt::print/) say("voice", "the library does not print")
   if (called(code, "(exit|_exit|quick_exit|_Exit|abort|terminate)")) say("voice", "the library does not exit")
   if (called(code, "(getenv|secure_getenv|setenv|putenv)")) say("voice", "the library does not read the environment")
+}
+# What is printed for people is made harmless; these print as it is: an answer into a file, a line that is redrawn.
+here == "engine/cli" && code ~ /fmt::print[ \t]*\(/ && file !~ /\/(say\.(h|cc)|generate\.cc|pass_progress\.cc)$/ {
+  say("voice", "fmt::print past engine/cli/say.h")
+}
+# A refusal is an Error with path and reason, or an error code that is looked at.
+here ~ /^engine\// && file !~ /^engine\/store\/at_path\./ &&
+code ~ /(^|[^A-Za-z0-9_])(fs|filesystem)::((exists|is_[a-z_]+|file_size|absolute|[a-z_]*canonical|create_[a-z_]+|remove|remove_all|rename|resize_file|space|current_path|permissions|last_write_time|copy|copy_file|status|symlink_status|read_symlink|equivalent)[ \t]*\(|(recursive_)?directory_iterator)/ &&
+code !~ /[( ](failed|ignored|missing|gone|error|unknown)\)|!(failed|gone|error) |\(status\)/ {
+  say("filesystem", "std::filesystem throws here in its own words: engine/store/at_path.h, or an error code")
 }
 here ~ /^engine\// {
   # std::exp, ::exp, expf; and, in the rooms that compute, a plain exp( where that could only be the one of

@@ -38,7 +38,7 @@ refused() {
   output=$("$here/boundaries.sh" "$scratch/tree" 2>&1)
   code=$?
   if [ $code -eq 1 ] && grep -qE "^$file(:[0-9]+)?: $rule: " <<<"$output" &&
-    [ "$(tail -n 1 <<<"$output")" = "13 passed, 1 failed, 0 skipped" ]; then
+    [ "$(tail -n 1 <<<"$output")" = "14 passed, 1 failed, 0 skipped" ]; then
     passed=$((passed + 1))
   else
     failed=$((failed + 1))
@@ -60,14 +60,14 @@ tree() {
 }
 
 fresh
-tree "a tree that keeps the rules" 0 "14 passed, 0 failed, 0 skipped"
+tree "a tree that keeps the rules" 0 "15 passed, 0 failed, 0 skipped"
 find . -name '*.h' -delete -o -name '*.cc' -delete
-tree "a tree without sources" 1 "13 passed, 1 failed, 0 skipped"
+tree "a tree without sources" 1 "14 passed, 1 failed, 0 skipped"
 rm -rf "$scratch"/tree/*
-tree "an empty tree" 1 "13 passed, 1 failed, 0 skipped"
+tree "an empty tree" 1 "14 passed, 1 failed, 0 skipped"
 fresh
 rm oracle/*
-tree "a tree without an oracle" 1 "13 passed, 1 failed, 0 skipped"
+tree "a tree without an oracle" 1 "14 passed, 1 failed, 0 skipped"
 
 refused rooted "a relative include" engine/model/m.cc '#include "config.h"'
 refused rooted "a climbing include" engine/model/m.cc '#include "engine/../ops/x.h"'
@@ -99,6 +99,9 @@ refused lines "a file that does not fit in the head" oracle/kda.h "$(yes '//' | 
 refused voice "iostream in the library" engine/model/m.cc '#include <iostream>'
 refused voice "printing" engine/train/t.cc 'void p() { std::printf("step"); }'
 refused voice "printing through fmt" engine/train/t.cc 'void p() { fmt::print("step"); }'
+refused voice "printing past what makes it harmless" engine/cli/c.cc 'void p() { fmt::print("{}", name); }'
+refused filesystem "a question that throws" engine/train/t.cc 'bool p() { return fs::exists(run / "log.jsonl"); }'
+refused filesystem "a folder read by an iterator that throws" engine/store/dump.cc 'for (const auto& e : std::filesystem::directory_iterator(f)) {}'
 refused voice "leaving" engine/store/dump.cc 'void p() { exit(1); }'
 refused voice "reading the environment" engine/base/parallel.h 'int n = atoi(std::getenv("THREADS"));'
 refused transcendental "std::exp" engine/train/t.cc 'double y = std::exp(1.0);'

@@ -96,7 +96,7 @@ refuses "a run goes into no file, and nothing is opened for it" 1 "$out/ids: is 
 refuses "without a run there is nothing to resume" 1 "$out/r2: no run to resume here; leave --resume away to begin one" "${train[@]}" "$out/r2" --steps 1 --resume
 refuses "a set that is not there names what makes one" 1 "is no folder, and a data set is one (\`lazylora data build\`" "$lazylora" train --model "$out/model" --data "$out/nowhere" --steps 1 --out "$out/r2"
 mkdir "$out/no_set"
-refuses "a folder that is no set, too, and what it lacks" 1 "it has no manifest.json and no sequences.bin (\`lazylora data build\`" "$lazylora" train --model "$out/model" --data "$out/no_set" --steps 1 --out "$out/r2"
+refuses "a folder that is no set, too, and what it lacks" 1 "it has no manifest.json and no sequences.bin and no records.jsonl (\`lazylora data build\`" "$lazylora" train --model "$out/model" --data "$out/no_set" --steps 1 --out "$out/r2"
 refuses "an empty trace is named as one" 1 "$out/empty: is empty" "$lazylora" analyze "$out/empty"
 refuses "and a folder without one" 1 "it has no trace.bin (\`lazylora trace" "$lazylora" analyze "$out/no_set"
 refuses "a step of a million sequences is more than the budget" 1 "memory budget" "${train[@]}" "$out/r2" --steps 1 --sequences 1000000 --ram 200MB

@@ -23,6 +23,8 @@ runs=(
   stale_check.sh
   mutants_check.sh
   cli_check.sh
+  words_check.sh
+  completions_check.sh
   reference_check.sh
   generate_check.sh
   eval_check.sh

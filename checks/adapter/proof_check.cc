@@ -1,4 +1,5 @@
 #include <cstring>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "checks/adapter/exports.h"
@@ -171,6 +172,24 @@ TEST_F(Proof, ExpertsThatDifferAreNotImported) {
     tensor.bytes = bytes_of(values);
   });
   EXPECT_THAT(import(folder, "back"), AllOf(HasSubstr("experts.7.w1"), HasSubstr("one for all")));
+  EXPECT_FALSE(fs::exists(scratch_ / "back"));
+}
+
+TEST_F(Proof, AValueThatIsNotFiniteIsNamedByItsPlace) {
+  const fs::path folder = exported("nan", {"--format", "peft"});
+  const std::string name = kExpert + "w1.lora_B.weight";
+  std::size_t last = 0;
+  damage(folder, [&](RawTensors& tensors) {
+    ASSERT_TRUE(tensors.contains(name));
+    auto& tensor = tensors.at(name);
+    std::vector<float> values = floats(tensor.bytes);
+    last = values.size() - 1;
+    values[last] = -std::numeric_limits<float>::infinity();
+    tensor.bytes = bytes_of(values);
+  });
+  EXPECT_THAT(import(folder, "back"),
+              AllOf(HasSubstr((folder / "adapter_model.safetensors").string()),
+                    HasSubstr(fmt::format("tensor {}: element {} is -inf", name, last))));
   EXPECT_FALSE(fs::exists(scratch_ / "back"));
 }
 

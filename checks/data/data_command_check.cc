@@ -113,10 +113,17 @@ TEST_F(DataCommand, ShowIsOfTheSetsTokenizerAndHarmless) {
   EXPECT_EQ(shown.find('\x1B'), std::string::npos);
   TokenizerFolder other;
   other.edit("tokenizer_config.json", "[UNK]", "[NIL]");
-  EXPECT_THAT(refusal([&] {
-                run({"data", "show", path("set"), "--model", other.path().string()});
-              }),
-              HasSubstr("digests"));
+  const auto show_with = [&](const TokenizerFolder& model) {
+    return refusal([&] { run({"data", "show", path("set"), "--model", model.path().string()}); });
+  };
+  EXPECT_THAT(show_with(other),
+              AllOf(HasSubstr("tokenizer_config.json"), HasSubstr(folder_.open().config_sha256()),
+                    HasSubstr(other.open().config_sha256())));
+  // Nothing is wrong with this one's files, though the set's vocabulary is not theirs.
+  const TokenizerFolder smaller(600);
+  EXPECT_THAT(show_with(smaller),
+              AllOf(HasSubstr("tiktoken.model"), HasSubstr(folder_.open().ranks_sha256()),
+                    HasSubstr(smaller.open().ranks_sha256())));
 }
 
 TEST_F(DataCommand, BadUsageIsRefusedBeforeAnythingIsRead) {

@@ -118,6 +118,50 @@ TEST(PackedSet, EveryChangedByteIsRefused) {
   EXPECT_EQ(with(good), "");
 }
 
+// It says which records a set has, and what is held out goes by it.
+TEST(PackedSet, RecordsAreHeldAgainstTheirDigest) {
+  Workshop shop;
+  shop.settings.count = 4;
+  shop.build("set");
+  const std::filesystem::path file = shop.path("set") / "records.jsonl";
+  const std::string good = read_bytes(file);
+  const std::string stated = engine::base::sha256_hex(good);
+  for (const std::size_t at : {std::size_t{0}, good.size() / 2, good.size() - 1}) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(bytes[at] ^ 1);
+    checks::write_bytes(file, bytes);
+    EXPECT_THAT(refusal([&] { shop.open("set"); }),
+                AllOf(HasSubstr(file.string()), HasSubstr(engine::base::sha256_hex(bytes)),
+                      HasSubstr(stated)))
+        << at;
+  }
+  checks::write_bytes(file, good + '\n');
+  EXPECT_THAT(refusal([&] { shop.open("set"); }), HasSubstr(stated));
+  std::filesystem::remove(file);
+  EXPECT_THAT(refusal([&] { shop.open("set"); }), HasSubstr("it has no records.jsonl"));
+  checks::write_bytes(file, good);
+  EXPECT_EQ(refusal([&] { shop.open("set"); }), "");
+}
+
+TEST(PackedSet, AnotherTokenizerIsNamedWithBothDigests) {
+  Workshop shop;
+  shop.build("set");
+  const PackedSet set = shop.open("set");
+  const std::filesystem::path ranks = "other/tiktoken.model",
+                              config = "other/tokenizer_config.json";
+  EXPECT_EQ(refusal([&] {
+              set.require_made_with(ranks, shop.tokenizer().ranks_sha256());
+              set.require_made_with(config, shop.tokenizer().config_sha256());
+            }),
+            "");
+  EXPECT_THAT(refusal([&] { set.require_made_with(ranks, shop.tokenizer().config_sha256()); }),
+              AllOf(HasSubstr(shop.path("set").string()), HasSubstr(ranks.string()),
+                    HasSubstr(shop.tokenizer().ranks_sha256()),
+                    HasSubstr(shop.tokenizer().config_sha256())));
+  EXPECT_THAT(refusal([&] { set.require_made_with(config, shop.tokenizer().ranks_sha256()); }),
+              HasSubstr(config.string()));
+}
+
 // The same with a digest that agrees, as a hostile writer would have it.
 TEST(PackedSet, StructureIsNotBelieved) {
   const auto why = [](const PackedSequence& sequence, std::int64_t length, std::int64_t trained,

@@ -1,7 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checks/reference.h"
@@ -134,6 +136,39 @@ TEST(NativeAdapter, H10CutOrEmpty) {
   EXPECT_THROW(read_as(""), Error);
   EXPECT_THROW(read_native_adapter(scratch / "absent"), Error);
   EXPECT_THAT(refusal({}, kMetadata), HasSubstr("without tensors"));
+}
+
+TEST(NativeAdapter, AValueThatIsNotFiniteIsNamedByItsPlace) {
+  const ScratchFolder scratch;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const auto& [value, named] : {std::pair(std::numeric_limits<float>::quiet_NaN(), "nan"),
+                                     std::pair(kInfinity, "inf"), std::pair(-kInfinity, "-inf")}) {
+    Sample sample;
+    sample.values[6 + 7] = value;  // the last of layers.0.q.lora_B
+    engine::adapter::write_native_adapter(scratch / "a", sample.tensors, sample.metadata);
+    try {
+      read_native_adapter(scratch / "a");
+      ADD_FAILURE() << named << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(),
+                fmt::format("{}: tensor layers.0.q.lora_B: element 7 is {}, not finite",
+                            (scratch / "a").string(), named));
+    }
+  }
+  // Of a tensor that is read piece by piece.
+  const std::vector<float> piece{0.0f, kInfinity};
+  try {
+    engine::adapter::require_finite("f", "t", 65536, piece);
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "f: tensor t: element 65537 is inf, not finite");
+  }
+  EXPECT_NO_THROW(engine::adapter::require_finite("f", "t", 65536, std::span(piece).first(1)));
+  Sample largest;
+  largest.values[0] = -std::numeric_limits<float>::max();
+  largest.values[1] = std::numeric_limits<float>::denorm_min();
+  engine::adapter::write_native_adapter(scratch / "a", largest.tensors, largest.metadata);
+  EXPECT_NO_THROW(read_native_adapter(scratch / "a"));
 }
 
 TEST(NativeAdapter, PlantedFaults) {

@@ -114,6 +114,16 @@ std::vector<std::string> lines_of(std::FILE* file) {
   return lines;
 }
 
+TEST(Progress, TimesHaveOneForm) {
+  for (const auto& [seconds, text] :
+       {std::pair(0.0, "0 s"), std::pair(0.01234, "0.0123 s"), std::pair(4.21, "4.21 s"),
+        std::pair(9.994, "9.99 s"), std::pair(9.996, "10 s"), std::pair(59.4, "59 s"),
+        std::pair(59.6, "1 min 00 s"), std::pair(3599.6, "1 h 00 min"),
+        std::pair(45'296.0, "12 h 34 min")}) {
+    EXPECT_EQ(format_seconds(seconds), text);
+  }
+}
+
 // G16 (heyobi/LazyLora, FAQ question 9): by the step's own time, without what comes between, twenty
 // steps would end 35 seconds too early.
 TEST(Progress, G16_TimeToGoHasTheCheckpointsAndBytesAreTheReadersOwnCount) {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
-#include <cmath>
 
 #include "engine/adapter/exported_tensors.h"
 #include "engine/base/error.h"
+#include "engine/store/at_path.h"
 
 namespace engine::adapter {
 namespace {
@@ -75,9 +75,9 @@ void require_shape(const std::string& file, const FoundTensor& tensor,
 }
 
 Exported open_exported(const fs::path& folder, const Base& base) {
-  if (fs::is_regular_file(folder)) return open_gguf(folder, base);
-  if (fs::exists(folder / "adapter.gguf")) return open_gguf(folder / "adapter.gguf", base);
-  if (fs::exists(folder / "adapter_config.json")) return open_peft(folder, base);
+  if (store::is_file(folder)) return open_gguf(folder, base);
+  if (store::is_there(folder / "adapter.gguf")) return open_gguf(folder / "adapter.gguf", base);
+  if (store::is_there(folder / "adapter_config.json")) return open_peft(folder, base);
   throw Error("{}: holds neither adapter_config.json nor adapter.gguf", folder.string());
 }
 
@@ -111,6 +111,7 @@ void import_values(const Exported& exported, std::span<const Module> modules,
   };
   std::map<std::string, Matrix> matrices;
   read_values(exported, [&](const Part& part, std::int64_t first, std::span<const float> values) {
+    require_finite(exported.file, part.name, first, values);
     const std::string name = modules[part.module].native(part.matrix);
     Matrix& matrix = matrices[name];
     if (matrix.filled.empty()) {
@@ -122,10 +123,6 @@ void import_values(const Exported& exported, std::span<const Module> modules,
              [&](std::int64_t place, std::int64_t step, std::int64_t count) {
                for (; count > 0; --count, place += step, ++value) {
                  const auto at = static_cast<std::size_t>(place);
-                 if (!std::isfinite(*value)) {
-                   throw Error("{}: tensor {} holds a value that is not finite", exported.file,
-                               part.name);
-                 }
                  if (!matrix.filled[at]) {
                    matrix.values[at] = *value;
                    matrix.filled[at] = true;

@@ -133,6 +133,7 @@ void read_values(NativeAdapter& adapter, const store::File& file,
     const std::span<float> values = left.first(tensor.bytes / sizeof(float));
     left = left.subspan(values.size());
     file.read(tensor.offset, std::as_writable_bytes(values));
+    require_finite(file.path().string(), tensor.name, 0, values);
     adapter.tensors.push_back({tensor.name, tensor.shape, values});
   }
 }
@@ -162,6 +163,14 @@ void write_native_adapter(const std::filesystem::path& path, std::span<const Nat
 const NativeTensor* NativeAdapter::find(std::string_view name) const {
   const auto found = std::ranges::find(tensors, name, &NativeTensor::name);
   return found == tensors.end() ? nullptr : &*found;
+}
+
+void require_finite(const std::string& file, const std::string& tensor, std::int64_t first,
+                    std::span<const float> values) {
+  const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+  if (wrong == values.end()) return;
+  throw Error("{}: tensor {}: element {} is {}, not finite", file, tensor,
+              first + (wrong - values.begin()), *wrong);
 }
 
 NativeAdapter read_native_adapter(const std::filesystem::path& path) {

@@ -47,12 +47,17 @@ struct NativeAdapter : NativeMetadata {
   const NativeTensor* find(std::string_view name) const;
 };
 
+// Errors    Error naming file, tensor and element if one of these values, the tensor's from element
+//           `first` on, is no number or infinite
+void require_finite(const std::string& file, const std::string& tensor, std::int64_t first,
+                    std::span<const float> values);
+
 // A file without "targets" has those of its tensors' names.
 // Cost      memory for all values
 // Errors    Error naming the file and the tensor or key: not safetensors, cut short, without
 //           tensors, a dtype other than F32, r missing or no positive integer, alpha missing or no
 //           positive number, a name of another form, an A without its B or the reverse, a rank
-//           other than r, a target that is not listed
+//           other than r, a target that is not listed, a value that is not finite
 NativeAdapter read_native_adapter(const std::filesystem::path& path);
 
 }  // namespace engine::adapter

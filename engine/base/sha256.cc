@@ -2,6 +2,8 @@
 
 #include <openssl/evp.h>
 
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <vector>
 
@@ -48,15 +50,16 @@ std::string sha256_hex(std::string_view text) {
 }
 
 std::string sha256_hex_of_file(const std::filesystem::path& path) {
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error("{}: cannot be opened", path.string());
+  if (!file) throw Error("{}: cannot be opened: {}", path.string(), std::strerror(errno));
   Sha256 hash;
   std::vector<char> block(1 << 20);
   while (file) {
     file.read(block.data(), static_cast<std::streamsize>(block.size()));
     hash.update(std::string_view(block.data(), static_cast<std::size_t>(file.gcount())));
   }
-  if (file.bad()) throw Error("{}: cannot be read", path.string());
+  if (file.bad()) throw Error("{}: cannot be read: {}", path.string(), std::strerror(errno));
   return hash.hex();
 }
 

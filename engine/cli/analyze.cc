@@ -53,7 +53,11 @@ void run_analyze(const AnalyzeOptions& options) {
       budget);
   const std::string json = measure::analysis_json(subject, analysis, comparison);
   const std::string page = measure::analysis_markdown(subject, analysis, comparison);
-  fmt::print("{}", options.json ? json : page);
+  if (options.json) {
+    say_json(json);
+  } else {
+    say("{}", page);
+  }
   if (options.out.empty()) return;
   store::TemporaryFolder folder(options.out);
   store::write_file_durably(folder.path() / "analysis.json", json);

@@ -9,8 +9,8 @@
 #include "engine/adapter/native.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/parallel.h"
-#include "engine/data/utf8.h"
 #include "engine/ops/kernels.h"
+#include "engine/store/at_path.h"
 #include "engine/train/manifest.h"
 #include "engine/train/run_adapter.h"
 
@@ -39,23 +39,13 @@ void as_usage(const std::function<void()>& check) {
 
 std::string refuse_empty(const std::string& value) { return value.empty() ? "is empty" : ""; }
 
-std::string harmless(std::string_view text) {
-  std::string shown;
-  while (!text.empty()) {
-    const auto lead = static_cast<unsigned char>(text[0]);
-    const std::size_t length = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    const std::string_view one = text.substr(0, length);
-    const bool broken = data::first_invalid_utf8(one).has_value();
-    const char32_t code = broken ? 0 : data::character_at(one, 0).code;
-    if (broken || (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0)) {
-      shown += fmt::format("\\x{:02X}", lead);
-      text.remove_prefix(1);
-    } else {
-      shown += one;
-      text.remove_prefix(one.size());
-    }
+void refuse_empty_required(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_required()) option->check(refuse_empty);
   }
-  return shown;
+  for (CLI::App* below : command.get_subcommands([](CLI::App*) { return true; })) {
+    refuse_empty_required(*below);
+  }
 }
 
 void add_threads_option(CLI::App& command, MachineOptions& options) {
@@ -144,8 +134,7 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
   if (options.reads == "buffered") how.reads.direct = store::DirectReads::kNever;
   how.pack = options.pack;
   how.pack_lost = [](const std::string& why) {
-    fmt::print(stderr, "warning: the packed copy is not read any more, the checkpoint is: {}\n",
-               why);
+    say(stderr, "warning: the packed copy is not read any more, the checkpoint is: {}\n", why);
   };
   open.model = std::make_unique<model::Model>(folder, *open.budget, how);
   reserve_process(*open.budget);
@@ -162,12 +151,12 @@ std::string how_read(const model::Model& model, const MachineOptions& options) {
 
 void report_pack(const model::Model& model, const MachineOptions& options) {
   if (options.pack.empty()) return;
-  fmt::print(stderr, "{:<18} {}\n", "reads", how_read(model, options));
+  say(stderr, "{:<18} {}\n", "reads", how_read(model, options));
 }
 
 void require_space(const std::filesystem::path& out, std::uint64_t bytes) {
-  std::filesystem::path folder = std::filesystem::absolute(out).parent_path();
-  while (!std::filesystem::exists(folder) && folder.has_relative_path()) {
+  std::filesystem::path folder = store::absolute_path(out).parent_path();
+  while (!store::is_there(folder) && folder.has_relative_path()) {
     folder = folder.parent_path();
   }
   std::error_code failed;
@@ -185,8 +174,7 @@ void require_same_model(const std::string& file, const adapter::NativeMetadata& 
         std::pair("headers_sha256", train::headers_digest(model.shards()))}) {
     const auto found = adapter.more.find(key);
     if (found == adapter.more.end()) {
-      fmt::print(stderr, "warning: {}: says nothing of the checkpoint it is for (no {})\n", file,
-                 key);
+      say(stderr, "warning: {}: says nothing of the checkpoint it is for (no {})\n", file, key);
       return;
     }
     if (found->second == now) continue;
@@ -194,7 +182,7 @@ void require_same_model(const std::string& file, const adapter::NativeMetadata& 
         fmt::format("{}: is for another checkpoint: its {} is {}, here it is {}", file, key,
                     found->second, now);
     if (!foreign) throw Error("{} (--foreign-adapter takes it all the same)", why);
-    fmt::print(stderr, "warning: {}\n", why);
+    say(stderr, "warning: {}\n", why);
     return;
   }
 }

@@ -14,6 +14,7 @@
 #include "engine/adapter/native.h"
 #include "engine/base/budget.h"
 #include "engine/base/decimal.h"
+#include "engine/cli/say.h"
 #include "engine/model/adapter_set.h"
 #include "engine/model/model.h"
 
@@ -40,9 +41,8 @@ void as_usage(const std::function<void()>& check);
 
 // For CLI11's check(): an empty value is a shell variable that was not set, not a wish for the default.
 std::string refuse_empty(const std::string& value);
-
-// Text of others on a terminal: what could steer it, and what is no UTF-8, is shown as its bytes.
-std::string harmless(std::string_view text);
+// The same for every option that has to be given, of this command and those below it.
+void refuse_empty_required(CLI::App& command);
 
 // What `flag` was given: a whole number, decimal and nothing else. The library's own conversion would
 // clamp what does not fit, and read 010 as eight.

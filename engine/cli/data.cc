@@ -45,17 +45,17 @@ void build(const Arguments& given) {
   const data::Tokenizer tokenizer(given.model, model::load_config(given.model).vocabulary);
   const data::ChatForm chat(tokenizer, given.model);
   const data::BuildReport report = data::build_set(given.out, settings, tokenizer, chat, budget);
-  fmt::print("{}\n", report.counts());
-  if (report.truncated > 0) fmt::print("{} of these truncated\n", report.truncated);
+  say("{}\n", report.counts());
+  if (report.truncated > 0) say("{} of these truncated\n", report.truncated);
   for (const auto& [name, category] : report.categories) {
-    fmt::print("  {:<32} {:>8} left {:>8} selected\n",
-               name.empty() ? "(no category)" : harmless(name), category.left, category.selected);
+    say("  {:<32} {:>8} left {:>8} selected\n", name.empty() ? "(no category)" : name,
+        category.left, category.selected);
   }
   const auto room = static_cast<double>(report.sequences * settings.length);
-  fmt::print("{}: {} sequences of at most {} ids, {:.1f}% full\n", given.out, report.sequences,
-             settings.length, 100.0 * static_cast<double>(report.ids) / room);
-  fmt::print("{} documents, {} ids, {} trained\nmanifest {}\n", report.selected, report.ids,
-             report.trained, report.manifest_sha256);
+  say("{}: {} sequences of at most {} ids, {:.1f}% full\n", given.out, report.sequences,
+      settings.length, 100.0 * static_cast<double>(report.ids) / room);
+  say("{} documents, {} ids, {} trained\nmanifest {}\n", report.selected, report.ids,
+      report.trained, report.manifest_sha256);
 }
 
 void add_filters(CLI::App& command, data::Filters& filters) {
@@ -95,14 +95,10 @@ CLI::App* add_build(CLI::App& data, const char* name, const char* what,
   CLI::App* command = data.add_subcommand(name, what);
   data::BuildSettings& settings = given->settings;
   command->add_option("--model", given->model, "checkpoint folder with its tokenizer's files")
-      ->required()
-      ->check(refuse_empty);
-  command->add_option("--records", given->records, "JSON lines, one record each")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
+  command->add_option("--records", given->records, "JSON lines, one record each")->required();
   command->add_option("--out", given->out, "folder to write; must not exist or be empty")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   add_whole_number<std::int64_t>(*command, "--length", settings.length, 2, kMostLength,
                                  "most ids of a sequence")
       ->required()
@@ -140,8 +136,7 @@ void add_data_command(CLI::App& app) {
   const auto held_out = std::make_shared<Arguments>();
   add_build(*data, "held-out", "write a set of records that no given set has", held_out)
       ->add_option("--not-in", held_out->not_in, "sets whose records are left out")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   add_data_corpus_command(*data);
   add_data_show_command(*data);
 }

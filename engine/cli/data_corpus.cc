@@ -23,14 +23,13 @@ void build(const Arguments& given) {
   reserve_process(budget);
   const data::Corpus corpus = data::build_corpus(given.out, {given.list, given.after}, budget);
   for (const data::CorpusText& text : corpus.texts) {
-    fmt::print("{} {:<32} {:>12} bytes  revision {}\n", text.date, harmless(text.name), text.bytes,
-               harmless(text.revision));
+    say("{} {:<32} {:>12} bytes  revision {}\n", text.date, text.name, text.bytes, text.revision);
   }
   for (const data::CorpusText& text : corpus.left_out) {
-    fmt::print("{} {:<32} left out: not after {}\n", text.date, harmless(text.name), corpus.after);
+    say("{} {:<32} left out: not after {}\n", text.date, text.name, corpus.after);
   }
-  fmt::print("{}: {} texts, {} left out; manifest {}\n", given.out, corpus.texts.size(),
-             corpus.left_out.size(), corpus.manifest_sha256);
+  say("{}: {} texts, {} left out; manifest {}\n", given.out, corpus.texts.size(),
+      corpus.left_out.size(), corpus.manifest_sha256);
 }
 
 }  // namespace
@@ -42,15 +41,12 @@ void add_data_corpus_command(CLI::App& data) {
   command
       ->add_option("--list", given->list,
                    "JSON lines {\"file\", \"date\", \"revision\", \"source\"}, files beside it")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   command
       ->add_option("--after", given->after,
                    "YYYY-MM-DD, the last day that is left out: when the model's data ended")
       ->required();
-  command->add_option("--out", given->out, "folder to write; must not exist")
-      ->required()
-      ->check(refuse_empty);
+  command->add_option("--out", given->out, "folder to write; must not exist")->required();
   add_ram_option(*command, given->machine);
   command->callback([given] { build(*given); });
 }

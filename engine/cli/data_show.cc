@@ -12,6 +12,7 @@
 #include "engine/cli/data.h"
 #include "engine/data/packed_set.h"
 #include "engine/data/tokenizer.h"
+#include "engine/model/config.h"
 
 namespace engine::cli {
 
@@ -29,7 +30,7 @@ struct Arguments {
 };
 
 std::string text_of(const data::Tokenizer* tokenizer, std::span<const std::int32_t> ids) {
-  if (tokenizer != nullptr) return harmless(tokenizer->decode(ids));
+  if (tokenizer != nullptr) return tokenizer->decode(ids);
   std::string text;
   for (const std::int32_t id : ids) text += fmt::format("{}{}", text.empty() ? "" : " ", id);
   return text;
@@ -38,21 +39,21 @@ std::string text_of(const data::Tokenizer* tokenizer, std::span<const std::int32
 void show_sequence(const data::PackedSet& set, std::int64_t i, const data::Tokenizer* tokenizer) {
   const data::PackedSequence sequence = set.sequence(i);
   const std::span<const std::int32_t> ids(sequence.ids);
-  fmt::print("== sequence {}: {} ids, {} documents, {} trained\n", i, sequence.size(),
-             sequence.borders.size() - 1, sequence.trained_ids());
+  say("== sequence {}: {} ids, {} documents, {} trained\n", i, sequence.size(),
+      sequence.borders.size() - 1, sequence.trained_ids());
   for (std::size_t d = 0; d + 1 < sequence.borders.size(); ++d) {
     const std::int64_t end = sequence.borders[d + 1];
-    fmt::print("-- document {}: ids {} ... {}\n", d, sequence.borders[d], end - 1);
+    say("-- document {}: ids {} ... {}\n", d, sequence.borders[d], end - 1);
     for (std::int64_t at = sequence.borders[d]; at < end;) {
       std::int64_t stop = at;
       while (stop < end && sequence.trained[stop] == sequence.trained[at]) ++stop;
       const bool trained = sequence.trained[at] != 0;
-      fmt::print("{}{}{}", trained ? kOpen : "", text_of(tokenizer, ids.subspan(at, stop - at)),
-                 trained ? kClose : "");
-      if (tokenizer == nullptr && stop < end) fmt::print(" ");
+      say("{}{}{}", trained ? kOpen : "", text_of(tokenizer, ids.subspan(at, stop - at)),
+          trained ? kClose : "");
+      if (tokenizer == nullptr && stop < end) say(" ");
       at = stop;
     }
-    fmt::print("\n");
+    say("\n");
   }
 }
 
@@ -63,21 +64,18 @@ void show(const Arguments& given) {
   const data::SetFacts& facts = set.facts();
   std::optional<data::Tokenizer> tokenizer;
   if (!given.model.empty()) {
-    tokenizer.emplace(given.model, facts.vocabulary);
-    if (tokenizer->ranks_sha256() != facts.ranks_sha256 ||
-        tokenizer->config_sha256() != facts.config_sha256) {
-      throw base::Error(
-          "{}: the tokenizer's files have digests {} and {}, {} was made with {} and {}",
-          given.model, tokenizer->ranks_sha256(), tokenizer->config_sha256(), given.set,
-          facts.ranks_sha256, facts.config_sha256);
-    }
+    // The model's own vocabulary: with the set's, another model's files would seem to be wrong.
+    tokenizer.emplace(given.model, model::load_config(given.model).vocabulary);
+    set.require_made_with(tokenizer->folder() / "tiktoken.model", tokenizer->ranks_sha256());
+    set.require_made_with(tokenizer->folder() / "tokenizer_config.json",
+                          tokenizer->config_sha256());
   }
   if (given.from >= set.count()) {
     throw base::Error("{}: --from {}: there are {} sequences", given.set, given.from, set.count());
   }
-  fmt::print("{}: {} sequences of at most {} ids, {} documents, {} ids, {} trained\n", given.set,
-             set.count(), facts.length, facts.documents, facts.ids, facts.trained);
-  fmt::print("what is trained stands in {} {}; manifest {}\n", kOpen, kClose, set.digest());
+  say("{}: {} sequences of at most {} ids, {} documents, {} ids, {} trained\n", given.set,
+      set.count(), facts.length, facts.documents, facts.ids, facts.trained);
+  say("what is trained stands in {} {}; manifest {}\n", kOpen, kClose, set.digest());
   const std::int64_t end = given.from + std::min(given.count, set.count() - given.from);
   for (std::int64_t i = given.from; i < end; ++i) {
     show_sequence(set, i, tokenizer ? &*tokenizer : nullptr);
@@ -90,7 +88,7 @@ void add_data_show_command(CLI::App& data) {
   const auto given = std::make_shared<Arguments>();
   CLI::App* command = data.add_subcommand("show", "sequences of a set with the mask visible");
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
-  command->add_option("SET", given->set, "folder of a set")->required()->check(refuse_empty);
+  command->add_option("SET", given->set, "folder of a set")->required();
   add_whole_number<std::int64_t>(*command, "N", given->count, 1, kMost, "so many sequences");
   add_whole_number<std::int64_t>(*command, "--from", given->from, 0, kMost, "the first of them");
   command

@@ -30,12 +30,12 @@ void print_text(const store::DiskProbe& probe, const std::vector<std::string>& w
     const std::string how =
         fmt::format("{}, {} in flight", reads.direct ? "direct" : "buffered", reads.in_flight);
     if (reads.not_measured.empty()) {
-      fmt::print("{:<24} {:>7.0f} MB/s\n", how, reads.bytes_per_second() / 1e6);
+      say("{:<24} {:>7.0f} MB/s\n", how, reads.bytes_per_second() / 1e6);
     } else {
-      fmt::print("{:<24} not measured: {}\n", how, reads.not_measured);
+      say("{:<24} not measured: {}\n", how, reads.not_measured);
     }
   }
-  for (const std::string& warning : warnings) fmt::print("warning: {}\n", warning);
+  for (const std::string& warning : warnings) say("warning: {}\n", warning);
 }
 
 void print_json(const DiskOptions& options, const store::DiskProbe& probe,
@@ -58,7 +58,7 @@ void print_json(const DiskOptions& options, const store::DiskProbe& probe,
     out["reads"].push_back(std::move(row));
   }
   out["warnings"] = warnings;
-  fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  say_json(out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
 }
 
 void run(const DiskOptions& options) {
@@ -67,8 +67,8 @@ void run(const DiskOptions& options) {
   base::RamBudget budget(ram_bytes(options.machine));
   reserve_process(budget);
   if (!options.json) {
-    fmt::print("{}: {} in blocks of {} bytes, an expert of the released model\n", options.folder,
-               base::format_bytes(bytes), kExpertBytes);
+    say("{}: {} in blocks of {} bytes, an expert of the released model\n", options.folder,
+        base::format_bytes(bytes), kExpertBytes);
   }
   const store::DiskProbe probe =
       store::probe_disk(options.folder, bytes, kExpertBytes, kInFlight, budget);

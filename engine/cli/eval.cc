@@ -17,6 +17,7 @@
 #include "engine/cli/eval_tasks.h"
 #include "engine/cli/eval_time.h"
 #include "engine/measure/eval_results.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 #include "engine/train/manifest.h"
 #include "engine/train/run_adapter.h"
@@ -60,7 +61,7 @@ measure::RegistrationFacts registration_of(const EvalOptions& options, const Run
   if (options.preregistration.empty()) return facts;
   facts.given = true;
   try {
-    if (std::filesystem::exists(options.preregistration)) {
+    if (store::is_there(options.preregistration)) {
       facts.file_sha256 = base::sha256_hex_of_file(options.preregistration);
     }
     facts.registered = measure::read_preregistration(options.preregistration);
@@ -77,7 +78,7 @@ void judge_registration(const EvalOptions& options, const RunFolder* run,
   evaluation.registration = registration_of(options, run);
   evaluation.verdict.time_proof = prove_time(options.proofs, evaluation.registration);
   for (const std::string& why : measure::objections(evaluation.registration)) {
-    fmt::print(stderr, "warning: this evaluation will be refused: {}\n", why);
+    say(stderr, "warning: this evaluation will be refused: {}\n", why);
   }
 }
 
@@ -110,25 +111,25 @@ std::string first_gradient(const measure::EvalTask& task, const OpenModel& open,
 // ln 2) is the bits per byte.
 void print_score(const measure::TaskResult& task, const char* who,
                  const measure::TaskScore& score) {
-  fmt::print("  {:<8} loss {} perplexity {:.4f} top1 {:.4f} tokens {}", who, score.loss(),
-             score.perplexity(), score.top1(), score.tokens);
-  if (task.has_bytes) fmt::print(" bytes {} bits_per_byte {}", score.bytes, score.bits_per_byte());
-  fmt::print("\n");
+  say("  {:<8} loss {} perplexity {:.4f} top1 {:.4f} tokens {}", who, score.loss(),
+      score.perplexity(), score.top1(), score.tokens);
+  if (task.has_bytes) say(" bytes {} bits_per_byte {}", score.bytes, score.bits_per_byte());
+  say("\n");
 }
 
 void print_result(const measure::TaskResult& task) {
-  fmt::print("{}: {} units\n", task.name, task.base_units.size());
+  say("{}: {} units\n", task.name, task.base_units.size());
   print_score(task, "base", task.base);
   if (task.adapter_units.empty()) return;
   print_score(task, "adapter", task.adapter);
   for (const measure::Difference& d : task.differences) {
-    fmt::print("  {} adapter minus base {}", d.metric, d.value);
-    if (d.interval) fmt::print(", 95 % {} ... {}", d.interval->low, d.interval->high);
-    fmt::print("\n");
+    say("  {} adapter minus base {}", d.metric, d.value);
+    if (d.interval) say(", 95 % {} ... {}", d.interval->low, d.interval->high);
+    say("\n");
   }
   if (task.routing.empty()) return;
   const measure::Overlap all = measure::over_layers(task.routing);
-  fmt::print("  routing  jaccard {} unchanged {}\n", *all.jaccard(), *all.equal());
+  say("  routing  jaccard {} unchanged {}\n", *all.jaccard(), *all.equal());
 }
 
 void write_out(const std::filesystem::path& out, const measure::Evaluation& evaluation) {
@@ -187,8 +188,8 @@ void run_eval(const EvalOptions& options) {
   evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
   evaluation.verdict.time_proof = time;
   if (!options.out.empty()) write_out(options.out, evaluation);
-  fmt::print("{}\n", evaluation.verdict.title);
-  for (const std::string& why : evaluation.verdict.why) fmt::print("  {}\n", why);
+  say("{}\n", evaluation.verdict.title);
+  for (const std::string& why : evaluation.verdict.why) say("  {}\n", why);
   if (evaluation.verdict.outcome == measure::Outcome::kRefused) {
     throw base::Error("the preregistration does not hold for this run{}",
                       options.out.empty() ? "" : "; " + options.out + " says so");

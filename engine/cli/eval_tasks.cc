@@ -2,14 +2,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <span>
 
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/data/corpus.h"
 #include "engine/data/ids.h"
 #include "engine/data/packed_set.h"
+#include "engine/store/at_path.h"
+#include "engine/store/file.h"
 #include "engine/train/manifest.h"
 
 namespace engine::cli {
@@ -27,25 +28,18 @@ std::string name_of(const std::string& kind, const std::string& file) {
 }
 
 std::string read_text(const std::string& file, base::Charge& held) {
-  if (!fs::is_regular_file(file)) throw base::Error("{}: is no file", file);
-  const std::uintmax_t bytes = fs::file_size(file);
-  held.grow(bytes * kBytesATextByte);
-  std::ifstream stream(file, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), {}};
-  if (!stream || text.size() != bytes) throw base::Error("{}: cannot be read", file);
+  const store::File opened(file);
+  held.grow(opened.size() * kBytesATextByte);
+  std::string text(opened.size(), '\0');
+  opened.read(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
 
 measure::EvalTask of_set(const std::string& folder, const data::Tokenizer& tokenizer,
                          base::RamBudget& budget, base::Charge& held) {
   const data::PackedSet set(folder, budget);
-  if (set.facts().ranks_sha256 != tokenizer.ranks_sha256() ||
-      set.facts().config_sha256 != tokenizer.config_sha256()) {
-    throw base::Error(
-        "{}: was made with a tokenizer of digests {} and {}, the model's has {} and {}", folder,
-        set.facts().ranks_sha256, set.facts().config_sha256, tokenizer.ranks_sha256(),
-        tokenizer.config_sha256());
-  }
+  set.require_made_with(tokenizer.folder() / "tiktoken.model", tokenizer.ranks_sha256());
+  set.require_made_with(tokenizer.folder() / "tokenizer_config.json", tokenizer.config_sha256());
   held.grow(static_cast<std::uint64_t>(set.facts().ids) * sizeof(std::int64_t));
   measure::EvalTask task;
   task.kind = "set";
@@ -102,7 +96,7 @@ std::vector<measure::EvalTask> open_tasks(const TaskFiles& files, const data::To
     add("text", file, std::move(task));
   };
   for (const std::string& file : files.texts) {
-    if (!fs::is_directory(file)) {
+    if (!store::is_folder(file)) {
       add_text(read_text(file, held), file, {});
       continue;
     }

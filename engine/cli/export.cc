@@ -44,17 +44,14 @@ fs::path adapter_to_export(const fs::path& source) {
 }
 
 void report(const adapter::Exported& exported, const adapter::DeltaProof& proof) {
-  fmt::print("tensors            {} ({}), keys SHA-256 {}\n", exported.keys,
-             base::name_of(exported.dtype), exported.keys_sha256);
-  fmt::print("scale              alpha/r = {}/{} = {}\n", exported.alpha, exported.rank,
-             exported.scale);
-  fmt::print(
-      "change             equal to the native one in {} modules, {} matrices of the model, {} "
+  say("tensors            {} ({}), keys SHA-256 {}\n", exported.keys, base::name_of(exported.dtype),
+      exported.keys_sha256);
+  say("scale              alpha/r = {}/{} = {}\n", exported.alpha, exported.rank, exported.scale);
+  say("change             equal to the native one in {} modules, {} matrices of the model, {} "
       "values compared\n",
       proof.modules, proof.matrices, proof.values);
   if (exported.dtype == base::Dtype::kBf16) {
-    fmt::print(
-        "rounding           {} native values are no bfloat16; largest relative change of a "
+    say("rounding           {} native values are no bfloat16; largest relative change of a "
         "product {:.3g}{}{}\n",
         proof.rounded, proof.worst, proof.worst_module.empty() ? "" : " in ", proof.worst_module);
   }
@@ -93,7 +90,7 @@ void run(const ExportOptions& options) {
   const std::vector<adapter::Module> adapted = modules.of(native.targets);
   const adapter::ExportSize size = adapter::export_size(native, adapted, settings);
   const base::Charge table(*open.budget, "table of the exported tensors", size.table_bytes());
-  fmt::print("{} from {}, {}\n", options.format, file.string(), base::format_bytes(size.bytes));
+  say("{} from {}, {}\n", options.format, file.string(), base::format_bytes(size.bytes));
   std::fflush(stdout);
   require_space(options.out, size.bytes + size.table_bytes());
 
@@ -107,7 +104,7 @@ void run(const ExportOptions& options) {
                 scratch_folder(options.machine));
   });
   folder.commit();
-  fmt::print("written            {}\n", options.out);
+  say("written            {}\n", options.out);
 }
 
 }  // namespace
@@ -119,8 +116,7 @@ void add_export_command(CLI::App& app) {
   command
       .add_option("ADAPTER", options->source,
                   "adapter file, run folder, or checkpoint folder of a run")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   command.add_option("--model", options->model, "checkpoint folder")->required();
   command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   auto* verify = command

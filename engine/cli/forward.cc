@@ -151,25 +151,25 @@ void report(const ForwardOptions& options, const model::Config& config, const mo
     out["nan_groups_with_codes"] = result.nan_groups_with_codes;
     out["peak_rss_bytes"] = base::peak_rss_bytes();
     out["config_sha256"] = config.sha256;
-    fmt::print("{}\n", out.dump());
+    say_json(out.dump() + '\n');
     return;
   }
-  fmt::print("tokens             {}\n", result.nll.size());
+  say("tokens             {}\n", result.nll.size());
   if (result.trained > 0) {
-    fmt::print("loss               {:.9f} nats a token over {} predictions\n", result.loss,
-               result.trained);
+    say("loss               {:.9f} nats a token over {} predictions\n", result.loss,
+        result.trained);
   } else {
-    fmt::print("loss               none: a single token predicts nothing that is known\n");
+    say("loss               none: a single token predicts nothing that is known\n");
   }
-  fmt::print("logits SHA-256     {}\n", logits.sha256);
-  fmt::print("argmax, last row   {}\n", logits.argmax_last);
-  fmt::print("bytes read         {} ({})\n", result.bytes_read, how_read(model, options.machine));
-  fmt::print("distinct experts   {}\n", fmt::join(result.distinct_experts, " "));
+  say("logits SHA-256     {}\n", logits.sha256);
+  say("argmax, last row   {}\n", logits.argmax_last);
+  say("bytes read         {} ({})\n", result.bytes_read, how_read(model, options.machine));
+  say("distinct experts   {}\n", fmt::join(result.distinct_experts, " "));
   if (result.nan_groups > 0) {
-    fmt::print("scale byte 255     {} groups, {} of them with non-zero codes, taken as zero\n",
-               result.nan_groups, result.nan_groups_with_codes);
+    say("scale byte 255     {} groups, {} of them with non-zero codes, taken as zero\n",
+        result.nan_groups, result.nan_groups_with_codes);
   }
-  fmt::print("peak RSS           {}\n", base::format_bytes(base::peak_rss_bytes()));
+  say("peak RSS           {}\n", base::format_bytes(base::peak_rss_bytes()));
 }
 
 // A loss that is no number is no result. Rows see only rows before them, so the first row with such

@@ -13,6 +13,7 @@
 
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
+#include "engine/cli/progress.h"
 #include "engine/data/chat.h"
 #include "engine/data/ids.h"
 #include "engine/data/tokenizer.h"
@@ -113,7 +114,7 @@ class Teller {
   }
   std::string finish() {
     put(stream_.finish());
-    if (aloud_) fmt::print("\n");
+    if (aloud_) say("\n");
     return text_;
   }
 
@@ -121,6 +122,7 @@ class Teller {
   void put(const std::string& text) {
     text_ += text;
     if (!aloud_ || text.empty()) return;
+    // Into a file or a program it goes as it is.
     fmt::print("{}", terminal_ ? harmless(text) : text);
     std::fflush(stdout);
   }
@@ -208,11 +210,10 @@ nlohmann::ordered_json json_of(const Cost& cost) {
 void report(const char* what, const Cost& cost) {
   if (cost.sweeps == 0) return;
   const auto sweeps = static_cast<std::uint64_t>(cost.sweeps);
-  fmt::print(stderr,
-             "{:<18} {} times {:.3f} s, {} read, {} found in memory; experts found {:.1f} %\n",
-             what, cost.sweeps, cost.seconds / static_cast<double>(sweeps),
-             base::format_bytes(cost.bytes_read / sweeps),
-             base::format_bytes(cost.bytes_kept / sweeps), 100.0 * cost.hit_rate());
+  say(stderr, "{:<18} {} times {}, {} read, {} found in memory; experts found {:.1f} %\n", what,
+      cost.sweeps, format_seconds(cost.seconds / static_cast<double>(sweeps)),
+      base::format_bytes(cost.bytes_read / sweeps), base::format_bytes(cost.bytes_kept / sweeps),
+      100.0 * cost.hit_rate());
 }
 
 void run(const GenerateOptions& options) {
@@ -242,7 +243,7 @@ void run(const GenerateOptions& options) {
   out["prompt_tokens"] = prompt.ids.size();
   for (const model::AdapterSet* set : sets) {
     const std::string with = set == nullptr ? "without adapter" : "with " + options.adapter;
-    if (options.compare && !options.json) fmt::print("--- {} ---\n", with);
+    if (options.compare && !options.json) say("--- {} ---\n", with);
     const Answer found = answer(options, open, tokenizer.get(), prompt, set);
     const char* end = found.ended ? "end of turn" : "limit";
     if (options.json) {
@@ -259,16 +260,16 @@ void run(const GenerateOptions& options) {
       continue;
     }
     std::fflush(stdout);
-    fmt::print(stderr, "{:<18} {}, ended by {}\n", "tokens", found.ids.size(), end);
+    say(stderr, "{:<18} {}, ended by {}\n", "tokens", found.ids.size(), end);
     report("prompt", found.prompt);
     report("each token", found.tokens);
-    fmt::print(stderr, "{:<18} {}\n", "logits SHA-256", found.logits_sha256);
+    say(stderr, "{:<18} {}\n", "logits SHA-256", found.logits_sha256);
   }
   report_pack(*open.model, options.machine);
   if (options.json) {
     out["config_sha256"] = open.model->config().sha256;
     out["peak_rss_bytes"] = base::peak_rss_bytes();
-    fmt::print("{}\n", out.dump());
+    say_json(out.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n');
   }
 }
 
@@ -297,9 +298,7 @@ void add_generate_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("generate",
                                           "continue a prompt token by token; the answer on "
                                           "standard output, its cost on standard error");
-  command.add_option("--model,MODEL", options->model, "checkpoint folder")
-      ->required()
-      ->check(refuse_empty);
+  command.add_option("--model,MODEL", options->model, "checkpoint folder")->required();
   CLI::App& prompt = *command.add_option_group("prompt", "one of these");
   prompt.add_option("--prompt", options->prompt, "text")->check(refuse_empty);
   prompt.add_option("--prompt-file", options->prompt_file, "file of UTF-8 text")

@@ -6,6 +6,7 @@
 #include "engine/adapter/export.h"
 #include "engine/cli/adapter_modules.h"
 #include "engine/cli/common.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 
 namespace engine::cli {
@@ -28,19 +29,19 @@ void run(const ImportOptions& options) {
   adapter::NativeAdapter native = adapter::import_native(exported, modules.base().modules);
   const adapter::DeltaProof proof = adapter::prove_delta(exported, native, modules.base().modules);
   const fs::path beside = fs::path(exported.file).parent_path();
-  if (fs::exists(beside / adapter::kKeysFile)) {
+  if (store::is_there(beside / adapter::kKeysFile)) {
     native.more = adapter::check_expected_keys(beside, exported);
   } else {
-    fmt::print(stderr, "warning: {}: content not verified: there is no {} beside it\n",
-               exported.file, adapter::kKeysFile);
+    say(stderr, "warning: {}: content not verified: there is no {} beside it\n", exported.file,
+        adapter::kKeysFile);
   }
   require_same_model(exported.file, native, *open.model, options.foreign_adapter);
   adapter::write_native_adapter(options.out, native.tensors, native);
-  fmt::print("targets            {}\n", fmt::join(native.targets, ","));
-  fmt::print("scale              alpha/r = {}/{}\n", native.alpha, native.rank);
-  fmt::print("change             equal to that of {} in {} modules, {} values compared\n",
-             exported.file, proof.modules, proof.values);
-  fmt::print("written            {}\n", options.out);
+  say("targets            {}\n", fmt::join(native.targets, ","));
+  say("scale              alpha/r = {}/{}\n", native.alpha, native.rank);
+  say("change             equal to that of {} in {} modules, {} values compared\n", exported.file,
+      proof.modules, proof.values);
+  say("written            {}\n", options.out);
 }
 
 }  // namespace
@@ -52,12 +53,9 @@ void add_import_command(CLI::App& app) {
   command
       .add_option("SRC", options->source,
                   "folder with adapter_config.json or adapter.gguf, or a GGUF file")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   command.add_option("--model", options->model, "checkpoint folder")->required();
-  command.add_option("--out", options->out, "adapter file to write; must not be there")
-      ->required()
-      ->check(refuse_empty);
+  command.add_option("--out", options->out, "adapter file to write; must not be there")->required();
   command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   add_machine_options(command, options->machine);
   command.callback([options] { run(*options); });

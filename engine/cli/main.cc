@@ -8,10 +8,9 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <filesystem>
-#include <iostream>
 #include <new>
 #include <span>
+#include <sstream>
 #include <string>
 
 #include "engine/cli/analyze.h"
@@ -53,8 +52,7 @@ void occupy_standard_streams() {
 int finish(int code) {
   const bool failed = std::fflush(stdout) != 0;
   const int reason = errno;
-  std::cout.flush();
-  if (!failed && std::ferror(stdout) == 0 && std::cout.good()) return code;
+  if (!failed && std::ferror(stdout) == 0) return code;
   std::fprintf(stderr, "lazylora: standard output could not be written%s%s\n", failed ? ": " : "",
                failed ? std::strerror(reason) : "");
   return code == 0 ? 1 : code;
@@ -62,7 +60,7 @@ int finish(int code) {
 
 int fail(const char* why) {
   std::fflush(stdout);
-  std::fprintf(stderr, "lazylora: %s\n", why);
+  std::fprintf(stderr, "lazylora: %s\n", engine::cli::harmless(why).c_str());
   return 1;
 }
 
@@ -97,20 +95,23 @@ int main(int argc, char** argv) {
   engine::cli::add_plan_command(app);
   engine::cli::add_pack_command(app);
   engine::cli::add_reference_command(app);
+  engine::cli::refuse_empty_required(app);
   int code = 0;
   try {
     const std::string unknown = engine::cli::unknown_command(
         app, std::span(argv + 1, static_cast<std::size_t>(std::max(argc, 1) - 1)));
-    if (!unknown.empty()) throw CLI::ParseError(engine::cli::harmless(unknown), 2);
+    if (!unknown.empty()) throw CLI::ParseError(unknown, 2);
     app.parse(argc, argv);
   } catch (const CLI::RuntimeError& done) {
     code = done.get_exit_code();
   } catch (const CLI::ParseError& error) {
-    code = app.exit(error) == 0 ? 0 : 2;
+    // Help, the version, or what is wrong with the arguments, which may hold anything.
+    std::ostringstream out, wrong;
+    code = app.exit(error, out, wrong) == 0 ? 0 : 2;
+    std::fputs(engine::cli::harmless(out.str()).c_str(), stdout);
+    std::fputs(engine::cli::harmless(wrong.str()).c_str(), stderr);
   } catch (const std::bad_alloc&) {
     code = fail("out of memory: the machine has less than the budget allows (--ram)");
-  } catch (const std::filesystem::filesystem_error& error) {
-    code = fail((error.path1().string() + ": " + error.code().message()).c_str());
   } catch (const std::exception& error) {
     code = fail(error.what());
   }

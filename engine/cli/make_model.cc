@@ -40,14 +40,14 @@ void make_model(const Arguments& arguments) {
   int files = 0;
   model::synthesize(
       arguments.out, shape, arguments.seed, budget, [&](const model::WrittenFile& file) {
-        fmt::print("{:<36} {:>14} bytes {:>7} tensors\n", file.name, file.bytes, file.tensors);
+        say("{:<36} {:>14} bytes {:>7} tensors\n", file.name, file.bytes, file.tensors);
         std::fflush(stdout);
         bytes += file.bytes;
         tensors += file.tensors;
         ++files;
       });
-  fmt::print("{}: {} files, {} bytes, {} tensors (shape {}, seed {})\n", arguments.out, files,
-             bytes, tensors, arguments.shape, arguments.seed);
+  say("{}: {} files, {} bytes, {} tensors (shape {}, seed {})\n", arguments.out, files, bytes,
+      tensors, arguments.shape, arguments.seed);
 }
 
 }  // namespace

@@ -50,13 +50,20 @@ std::string files_of(const std::filesystem::path& folder) {
   return text;
 }
 
-void require_same(std::span<const store::Finding> findings, const std::string& folder) {
+// What was remembered of a copy that differs goes; what differs is named first, and whatever comes of that.
+void require_same(std::span<const store::Finding> findings, const std::filesystem::path& folder) {
   if (findings.empty()) return;
   for (const store::Finding& finding : findings) {
-    fmt::print(stderr, "error: {}\n", store::describe(finding));
+    say(stderr, "error: {}\n", store::describe(finding));
   }
-  throw base::Error("{}: {} of its tensors {} not what {} says", folder, findings.size(),
-                    findings.size() == 1 ? "is" : "are", store::kPackIndex);
+  const std::filesystem::path verified = folder / store::kPackVerified;
+  std::error_code failed;
+  std::filesystem::remove(verified, failed);
+  throw base::Error("{}: {} of its tensors {} not what {} says{}", folder.string(), findings.size(),
+                    findings.size() == 1 ? "is" : "are", store::kPackIndex,
+                    failed ? fmt::format("; {}, which says otherwise, cannot be removed: {}",
+                                         verified.string(), failed.message())
+                           : "");
 }
 
 void run(const PackOptions& options) {
@@ -82,9 +89,7 @@ void run(const PackOptions& options) {
     store::PackedCopy copy(folder, shards, config, direct);
     const std::vector<store::Finding> findings =
         store::verify_pack(copy, shards, what, room.span(), count);
-    // Whatever was remembered of it, it is not to be read.
-    if (!findings.empty()) std::filesystem::remove(folder / store::kPackVerified);
-    require_same(findings, folder.string());
+    require_same(findings, folder);
     return copy;
   };
   if (options.verify) {
@@ -104,8 +109,8 @@ void run(const PackOptions& options) {
     }
     store::remember_verified(options.out, copy);
   }
-  fmt::print("{}: {} tensors, {} bytes, the same as in {}\n", options.out, tensors_of(runs), bytes,
-             options.model);
+  say("{}: {} tensors, {} bytes, the same as in {}\n", options.out, tensors_of(runs), bytes,
+      options.model);
 }
 
 }  // namespace
@@ -115,9 +120,7 @@ void add_pack_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand(
       "pack", "copy all but the routed experts to a faster disk, in the order of reading");
   command.add_option("MODEL", options->model, "checkpoint folder")->required();
-  command.add_option("OUT", options->out, "folder to write; must not be there")
-      ->required()
-      ->check(refuse_empty);
+  command.add_option("OUT", options->out, "folder to write; must not be there")->required();
   command.add_flag(
       "--verify", options->verify,
       "OUT is there: compare every byte of it with the checkpoint, and note in it that "

@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/cli/common.h"
+#include "engine/cli/progress.h"
 #include "engine/measure/routing_trace.h"
 #include "engine/model/forecast.h"
 
@@ -122,45 +123,47 @@ class Planner {
   void report(const Outlook& outlook) const {
     const auto bytes = [](std::uint64_t count) { return base::format_bytes(count); };
     const model::StepWork& work = outlook.work;
-    fmt::print("step               {} sequences of {} tokens, forward, backward, update\n",
-               options_.sequences, options_.tokens);
-    fmt::print("distinct experts   {:.1f} a layer of {} ({})\n",
-               outlook.distinct / static_cast<double>(std::max<std::int64_t>(
-                                      config_.layers - config_.dense_layers, 1)),
-               config_.experts,
-               shares_.empty() ? "if chosen evenly, which is the most"
-                               : "as often as in " + options_.trace);
-    fmt::print("bytes read         {}\n", bytes(work.read_bytes()));
-    fmt::print("  experts          {} up and down, {} of them still there on the way down\n",
-               bytes(work.expert_bytes), bytes(work.saved_expert_bytes));
-    fmt::print("  all but experts  {} up and down, {} of them still there on the way down\n",
-               bytes(work.trunk_bytes), bytes(work.saved_trunk_bytes));
-    fmt::print("  embedding        {} at most\n", bytes(work.embedding_bytes));
-    fmt::print("computed           {:.3f} TFLOP\n", work.flops / 1e12);
-    fmt::print("memory             {} of {} are free{}\n{}", bytes(open_.budget->free_bytes()),
-               bytes(open_.budget->limit_bytes()),
-               outlook.on_disk ? "; adapters, gradients and moments are on disk" : "",
-               outlook.plan.table());
-    fmt::print("step takes         {:.1f} s, bound by {}: disk {:.1f} s, {}processor {:.1f} s\n",
-               outlook.time.seconds, outlook.time.bound_by(), outlook.time.disk,
-               machine_.fast_disk_bytes > 0.0
-                   ? fmt::format("fast disk {:.1f} s, ", outlook.time.fast_disk)
-                   : "",
-               outlook.time.processor);
-    if (!outlook.fits) fmt::print("memory             does not hold it\n");
+    say("step               {} sequences of {} tokens, forward, backward, update\n",
+        options_.sequences, options_.tokens);
+    say("distinct experts   {:.1f} a layer of {} ({})\n",
+        outlook.distinct /
+            static_cast<double>(std::max<std::int64_t>(config_.layers - config_.dense_layers, 1)),
+        config_.experts,
+        shares_.empty() ? "if chosen evenly, which is the most"
+                        : "as often as in " + options_.trace);
+    say("bytes read         {}\n", bytes(work.read_bytes()));
+    say("  experts          {} up and down, {} of them still there on the way down\n",
+        bytes(work.expert_bytes), bytes(work.saved_expert_bytes));
+    say("  all but experts  {} up and down, {} of them still there on the way down\n",
+        bytes(work.trunk_bytes), bytes(work.saved_trunk_bytes));
+    say("  embedding        {} at most\n", bytes(work.embedding_bytes));
+    say("computed           {:.3f} TFLOP\n", work.flops / 1e12);
+    say("memory             {} of {} are free{}\n{}", bytes(open_.budget->free_bytes()),
+        bytes(open_.budget->limit_bytes()),
+        outlook.on_disk ? "; adapters, gradients and moments are on disk" : "",
+        outlook.plan.table());
+    const model::StepTime& time = outlook.time;
+    const std::string fast_disk =
+        machine_.fast_disk_bytes > 0.0
+            ? fmt::format("fast disk {}, ", format_seconds(time.fast_disk))
+            : "";
+    say("step takes         {}, bound by {}: disk {}, {}processor {}\n",
+        format_seconds(time.seconds), time.bound_by(), format_seconds(time.disk), fast_disk,
+        format_seconds(time.processor));
+    if (!outlook.fits) say("memory             does not hold it\n");
   }
 
   void table() const {
-    fmt::print("\n{:>9} {:>12} {:>12} {:>10} {:>12}  {}\n", "sequences", "bytes read", "least RAM",
-               "step, s", "tokens/hour", "bound by");
+    say("\n{:>9} {:>12} {:>12} {:>11} {:>12}  {}\n", "sequences", "bytes read", "least RAM", "step",
+        "tokens/hour", "bound by");
     const std::uint64_t process = open_.budget->used_bytes();
     for (std::int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
       const Outlook now = look(sequences);
-      fmt::print("{:>9} {:>12} {:>12} {:>10.1f} {:>12.0f}  {}\n", sequences,
-                 base::format_bytes(now.work.read_bytes()),
-                 base::format_bytes(process + static_cast<std::uint64_t>(now.plan.least_bytes())),
-                 now.time.seconds, now.tokens_an_hour,
-                 now.fits ? now.time.bound_by() : "memory: the budget does not hold it");
+      say("{:>9} {:>12} {:>12} {:>11} {:>12.0f}  {}\n", sequences,
+          base::format_bytes(now.work.read_bytes()),
+          base::format_bytes(process + static_cast<std::uint64_t>(now.plan.least_bytes())),
+          format_seconds(now.time.seconds), now.tokens_an_hour,
+          now.fits ? now.time.bound_by() : "memory: the budget does not hold it");
       // More sequences would change nothing but how many weights a token shares.
       if (!now.fits || now.time.processor >= std::max(now.time.disk, now.time.fast_disk)) break;
     }

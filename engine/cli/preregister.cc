@@ -13,6 +13,7 @@
 #include "engine/cli/common.h"
 #include "engine/data/corpus.h"
 #include "engine/measure/preregistration.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 
 namespace engine::cli {
@@ -34,7 +35,7 @@ void add_data(const std::string& data, std::vector<measure::RegisteredData>& reg
     }
     return;
   }
-  const bool folder = std::filesystem::is_directory(path);
+  const bool folder = store::is_folder(path);
   registered.push_back({(path.has_filename() ? path : path.parent_path()).filename().string(),
                         base::sha256_hex_of_file(folder ? path / "manifest.json" : path)});
 }
@@ -49,20 +50,20 @@ void run_preregister(measure::Preregistration registered, const PreregisterOptio
   const fs::path json = fs::path(options.folder) / (registered.name + ".json");
   const fs::path page = fs::path(options.folder) / (registered.name + ".md");
   for (const fs::path& path : {json, page}) {
-    if (fs::exists(path)) {
+    if (store::is_there(path)) {
       throw base::Error("{}: is there already; what is registered is not changed", path.string());
     }
   }
-  fs::create_directories(options.folder);
+  store::create_folders(options.folder);
   const std::string text = measure::preregistration_json(registered);
   const std::string digest = base::sha256_hex(text);
   // The page first: killed between the two, there is no registration, and the next try says why.
   store::write_file_durably(page, measure::preregistration_page(registered, digest));
   store::write_file_durably(json, text);
   const auto readable = fs::perms::owner_read | fs::perms::group_read | fs::perms::others_read;
-  for (const fs::path& path : {json, page}) fs::permissions(path, readable);
-  fmt::print("{}  {}\ngive it to `lazylora train --preregistration {}`\n", digest, json.string(),
-             json.string());
+  for (const fs::path& path : {json, page}) store::set_permissions(path, readable);
+  say("{}  {}\ngive it to `lazylora train --preregistration {}`\n", digest, json.string(),
+      json.string());
 }
 
 }  // namespace
@@ -78,8 +79,7 @@ void add_preregister_command(CLI::App& app) {
       ->capture_default_str();
   command.add_option("--question", r.question, "the question")->required();
   command.add_option("--data", options->data, "texts, corpora and sets that it is answered on")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   command.add_option("--task", r.task, "task that decides, e.g. text:FILE or set:FOLDER")
       ->required();
   command.add_option("--metric", r.metric, "loss, bits_per_byte or top1: adapter minus base")

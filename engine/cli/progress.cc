@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "engine/cli/say.h"
+
 namespace engine::cli {
 namespace {
 
@@ -33,6 +35,7 @@ std::string rate(double amount, double seconds, const char* unit) {
 }  // namespace
 
 std::string format_seconds(double seconds) {
+  if (seconds < 9.995) return fmt::format("{:.3g} s", seconds);  // else it would be 10.0
   const auto whole = static_cast<std::int64_t>(seconds + 0.5);
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
@@ -86,11 +89,11 @@ std::string ProgressLine::to_go(std::int64_t step) const {
 
 void ProgressLine::note(const std::string& text) {
   erase();
-  put(text + '\n');
+  put(harmless(text) + '\n');
 }
 
 void ProgressLine::draw(const std::string& text) {
-  put("\r\x1b[K" + text.substr(0, columns(to_)));
+  put("\r\x1b[K" + harmless(text).substr(0, columns(to_)));
   drawn_ = true;
 }
 

@@ -44,7 +44,7 @@ class ProgressLine {
   std::string last_;  // of the step that ended
 };
 
-// "1 h 02 min", "3 min 10 s", "4 s".
+// "1 h 02 min", "3 min 10 s", "42 s"; below ten seconds "4.21 s". The one form in which times are shown.
 std::string format_seconds(double seconds);
 
 }  // namespace engine::cli

@@ -30,7 +30,7 @@ void add_reference_command(CLI::App& app) {
   command.add_option("FORM", *form, "bash, zsh, fish or man")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh", "fish", "man"}));
-  command.callback([form, &app] { fmt::print("{}", made(*form, command_tree(app))); });
+  command.callback([form, &app] { say("{}", made(*form, command_tree(app))); });
 }
 
 }  // namespace engine::cli

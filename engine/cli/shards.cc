@@ -155,28 +155,27 @@ Report inspect(const ShardsOptions& options) {
 
 void print_text(const ShardsOptions& options, const Report& report) {
   for (const Finding& finding : report.findings) {
-    fmt::print("{}: {}\n", name_of(finding.severity), store::describe(finding));
+    say("{}: {}\n", name_of(finding.severity), store::describe(finding));
   }
   if (report.tensors > 0) {
-    fmt::print("files     {}, {} bytes\n", report.files, report.file_bytes);
-    fmt::print("tensors   {}, {} bytes; {} of the language model, {} others\n", report.tensors,
-               report.tensor_bytes, report.text_tensors, report.tensors - report.text_tensors);
+    say("files     {}, {} bytes\n", report.files, report.file_bytes);
+    say("tensors   {}, {} bytes; {} of the language model, {} others\n", report.tensors,
+        report.tensor_bytes, report.text_tensors, report.tensors - report.text_tensors);
   }
   if (report.config) {
     const model::Config& config = *report.config;
     const auto mla = std::ranges::count(config.is_mla, true);
-    fmt::print("layers    {}: {} KDA, {} MLA; {} dense, {} with experts\n", config.layers,
-               config.layers - mla, mla, config.dense_layers, config.layers - config.dense_layers);
-    fmt::print("experts   {} a layer, {} chosen a token; {} bytes of MXFP4\n", config.experts,
-               config.chosen, report.expert_bytes);
+    say("layers    {}: {} KDA, {} MLA; {} dense, {} with experts\n", config.layers,
+        config.layers - mla, mla, config.dense_layers, config.layers - config.dense_layers);
+    say("experts   {} a layer, {} chosen a token; {} bytes of MXFP4\n", config.experts,
+        config.chosen, report.expert_bytes);
   }
   if (report.scales) {
-    fmt::print(
-        "scales    {} groups of 32, {} with scale byte 255, {} of these with non-zero codes\n",
+    say("scales    {} groups of 32, {} with scale byte 255, {} of these with non-zero codes\n",
         report.scales->groups, report.scales->nan_groups, report.scales->nan_groups_with_codes);
   }
-  fmt::print("content   {}\n", report.content);
-  fmt::print("{}: {}\n", options.model, report.holds() ? "holds" : "does not hold");
+  say("content   {}\n", report.content);
+  say("{}: {}\n", options.model, report.holds() ? "holds" : "does not hold");
 }
 
 void print_json(const ShardsOptions& options, const Report& report) {
@@ -214,7 +213,7 @@ void print_json(const ShardsOptions& options, const Report& report) {
     out["findings"].push_back(std::move(row));
   }
   // Names from outside need not be UTF-8.
-  fmt::print("{}\n", out.dump(-1, ' ', false, Json::error_handler_t::replace));
+  say_json(out.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n');
 }
 
 void run(const ShardsOptions& options) {

@@ -18,7 +18,7 @@ struct StatusArguments {
   bool json = false;
 };
 
-void line(const char* name, const std::string& text) { fmt::print("{:<9} {}\n", name, text); }
+void line(const char* name, const std::string& text) { say("{:<9} {}\n", name, text); }
 
 // Epochs of the data taken, in hundredths.
 double epochs(const train::RunStatus& status) {
@@ -56,7 +56,7 @@ void print_screen(const std::string& run, const train::RunStatus& s) {
   line("data",
        fmt::format("{} sequences taken, {:.2f} times all {}", s.cursor, epochs(s), s.sequences));
   if (s.seconds_a_step) {
-    line("cadence", fmt::format("{:.3g} s a step, with what is due between", *s.seconds_a_step));
+    line("cadence", format_seconds(*s.seconds_a_step) + " a step, with what is due between");
     line("to go", format_seconds(*s.seconds_to_go));
   }
   line("saved", s.checkpoint.empty() ? "nothing yet"
@@ -118,7 +118,9 @@ void run_status(const StatusArguments& given) {
   }
   const train::RunStatus status = train::read_status(given.run, stalled_after);
   if (given.json) {
-    fmt::print("{}\n", json_of(given.run, status).dump(1));
+    say_json(json_of(given.run, status)
+                 .dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+             '\n');
   } else {
     print_screen(given.run, status);
   }
@@ -136,7 +138,7 @@ void add_status_command(CLI::App& app) {
       "asked of the kernel: it "
       "holds a lock on RUN/lock for as long as it lives.");
   const auto given = std::make_shared<StatusArguments>();
-  command->add_option("run", given->run, "run folder")->required()->check(refuse_empty);
+  command->add_option("run", given->run, "run folder")->required();
   command->add_flag("--json", given->json, "as JSON");
   command
       ->add_option("--stalled-after", given->stalled_after,

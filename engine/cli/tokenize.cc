@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -39,7 +41,9 @@ std::string read_all(std::FILE* file, const std::string& name, base::Charge& hel
       throw base::Error("{}: more than {} bytes; cut it into several texts", name, kMostBytes);
     }
   }
-  if (std::ferror(file) != 0) throw base::Error("{}: cannot be read", name);
+  if (std::ferror(file) != 0) {
+    throw base::Error("{}: cannot be read: {}", name, std::strerror(errno));
+  }
   return text;
 }
 
@@ -47,13 +51,14 @@ std::string read_input(const std::string& name, base::Charge& held) {
   if (name == "-") return read_all(stdin, "standard input", held);
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(name.c_str(), "rb"),
                                                              &std::fclose);
-  if (file == nullptr) throw base::Error("{}: cannot be opened", name);
+  if (file == nullptr) throw base::Error("{}: cannot be opened: {}", name, std::strerror(errno));
   return read_all(file.get(), name, held);
 }
 
 void write_all(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw base::Error("standard output: not all of {} bytes could be written", text.size());
+    throw base::Error("standard output: not all of {} bytes could be written: {}", text.size(),
+                      std::strerror(errno));
   }
 }
 
@@ -84,8 +89,7 @@ void add_tokenize_command(CLI::App& app) {
   command->add_option("FILE", given->file, "text, or ids with --decode (default: standard input)")
       ->check(refuse_empty);
   command->add_option("--model", given->model, "checkpoint folder with its tokenizer's files")
-      ->required()
-      ->check(refuse_empty);
+      ->required();
   CLI::Option* markup = command->add_flag("--markup", given->markup,
                                           "names of control tokens in the text become their ids");
   command->add_flag("--decode", given->decode, "ids in, the bytes of their text out")

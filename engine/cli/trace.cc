@@ -48,9 +48,9 @@ void run_trace(const TraceOptions& options) {
   }
   const model::SweepResult result = measure::write_trace(*open.model, *open.budget, adapters.get(),
                                                          origin, options.out, options.hdf5);
-  fmt::print("{}: {} tokens, {} layers, bytes read {}, peak RSS {}\n", options.out,
-             result.nll.size(), config.layers - config.dense_layers, result.bytes_read,
-             base::format_bytes(base::peak_rss_bytes()));
+  say("{}: {} tokens, {} layers, bytes read {}, peak RSS {}\n", options.out, result.nll.size(),
+      config.layers - config.dense_layers, result.bytes_read,
+      base::format_bytes(base::peak_rss_bytes()));
   report_pack(*open.model, options.machine);
 }
 
@@ -69,7 +69,7 @@ void add_export_command(CLI::App& trace) {
     base::RamBudget budget(ram_bytes(arguments->machine));
     reserve_process(budget);
     measure::export_trace(arguments->from, arguments->out, budget);
-    fmt::print("{}\n", arguments->out);
+    say("{}\n", arguments->out);
   });
 }
 

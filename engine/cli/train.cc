@@ -20,6 +20,7 @@
 #include "engine/data/packed_set.h"
 #include "engine/measure/preregistration.h"
 #include "engine/ops/kernels.h"
+#include "engine/store/at_path.h"
 #include "engine/store/disk_probe.h"
 #include "engine/train/trainer.h"
 
@@ -80,14 +81,14 @@ std::vector<std::string> command_line(const CLI::App& command) {
 train::Start start_of(const TrainArguments& given, std::vector<std::string> arguments) {
   train::Start start;
   start.arguments = std::move(arguments);
-  start.model_folder = std::filesystem::absolute(given.model).string();
+  start.model_folder = store::absolute_path(given.model).string();
   for (const std::string& file : given.ids) {
-    start.ids_files.push_back(std::filesystem::absolute(file).string());
+    start.ids_files.push_back(store::absolute_path(file).string());
   }
-  start.working_folder = std::filesystem::current_path().string();
-  if (!given.data.empty()) start.set_folder = std::filesystem::absolute(given.data).string();
+  start.working_folder = store::working_folder().string();
+  if (!given.data.empty()) start.set_folder = store::absolute_path(given.data).string();
   if (!given.held_out.empty()) {
-    start.held_out_folder = std::filesystem::absolute(given.held_out).string();
+    start.held_out_folder = store::absolute_path(given.held_out).string();
   }
   start.program = "lazylora " LAZYLORA_VERSION;
   start.git_commit = LAZYLORA_GIT_COMMIT;
@@ -133,16 +134,20 @@ std::shared_ptr<const data::PackedSet> open_set(const std::string& folder, const
     throw base::Error("{}: ids of a vocabulary of {}, the model has {}", folder, facts.vocabulary,
                       open.model->config().vocabulary);
   }
-  const std::filesystem::path ranks = std::filesystem::path(model_folder) / "tiktoken.model";
-  if (std::filesystem::exists(ranks)) {
-    const std::string sha256 = base::sha256_hex_of_file(ranks);
-    if (sha256 != facts.ranks_sha256) {
-      throw base::Error(
-          "{}: ids of another tokenizer: its tiktoken.model has SHA-256 {}, {} has {}", folder,
-          facts.ranks_sha256, ranks.string(), sha256);
-    }
+  for (const char* name : {"tiktoken.model", "tokenizer_config.json"}) {
+    const std::filesystem::path file = std::filesystem::path(model_folder) / name;
+    if (store::is_there(file)) set->require_made_with(file, base::sha256_hex_of_file(file));
   }
   return set;
+}
+
+// The loss of what is trained would pass for that of other text.
+void require_other_text(const data::PackedSet& set, const data::PackedSet& held_out) {
+  if (held_out.facts().sequences_sha256 != set.facts().sequences_sha256) return;
+  throw base::Error(
+      "--eval-data {}: has the sequences of --data {}: SHA-256 of sequences.bin is {} in both; "
+      "`lazylora data held-out` makes a set of other records",
+      held_out.folder().string(), set.folder().string(), set.facts().sequences_sha256);
 }
 
 train::Job job_of(const TrainArguments& given, const OpenModel& open,
@@ -160,6 +165,8 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
   }
   if (!given.data.empty()) job.set = open_set(given.data, open, given.model);
   if (!given.held_out.empty()) job.held_out = open_set(given.held_out, open, given.model);
+  // A run that began so may go on.
+  if (job.set && job.held_out && !given.resume) require_other_text(*job.set, *job.held_out);
   job.identity.config_sha256 = model.config().sha256;
   job.identity.headers_sha256 = train::headers_digest(model.shards());
   if (!given.preregistration.empty()) {
@@ -270,11 +277,11 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   }
   const StopSignals signals;
   if (!trainer.run(StopSignals::asked)) {
-    fmt::print("stopped as asked; the same command with --resume goes on, to the same bytes\n");
+    say("stopped as asked; the same command with --resume goes on, to the same bytes\n");
     return;
   }
-  fmt::print("adapter {}/adapter.safetensors\nlog {}/log.jsonl\nreads {}\npeak RSS {}\n", given.out,
-             given.out, how_read(model, given.machine), base::format_bytes(base::peak_rss_bytes()));
+  say("adapter {}/adapter.safetensors\nlog {}/log.jsonl\nreads {}\npeak RSS {}\n", given.out,
+      given.out, how_read(model, given.machine), base::format_bytes(base::peak_rss_bytes()));
 }
 
 }  // namespace
@@ -294,7 +301,7 @@ void add_train_command(CLI::App& app) {
                    "a set whose loss is taken every --eval-every steps; no bit of the training "
                    "depends on it")
       ->check(refuse_empty);
-  command->add_option("--out", given->out, "run folder")->required()->check(refuse_empty);
+  command->add_option("--out", given->out, "run folder")->required();
   // A flag a setting; its text is judged where a text of --override is.
   const train::SettingTexts defaults = train::texts_of(given->settings);
   train::visit_settings(given->settings,

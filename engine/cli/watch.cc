@@ -12,6 +12,7 @@
 #include "engine/base/error.h"
 #include "engine/cli/common.h"
 #include "engine/cli/progress.h"
+#include "engine/store/at_path.h"
 #include "engine/train/restart.h"
 
 namespace engine::cli {
@@ -55,7 +56,7 @@ std::optional<std::uint64_t> bytes_of(const std::string& flag, const std::string
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  std::filesystem::current_path(restart.folder);
+  store::enter_folder(restart.folder);
   std::fflush(stdout);
   ::execv("/proc/self/exe", pointers.data());
   throw base::Error("/proc/self/exe cannot be run again: {}", std::strerror(errno));
@@ -66,21 +67,20 @@ void run_watch(const WatchArguments& given) {
                                     bytes_of("--free-memory", given.free_memory)};
   const train::RunStatus status = train::read_status(given.run);
   const std::uint64_t memory = available_memory();
-  fmt::print("{}: {}, {} of {} steps; {} of memory and {} of its disk free\n", given.run,
-             train::name_of(status.standing), status.step, status.steps, base::format_bytes(memory),
-             base::format_bytes(status.disk_free_bytes));
+  say("{}: {}, {} of {} steps; {} of memory and {} of its disk free\n", given.run,
+      train::name_of(status.standing), status.step, status.steps, base::format_bytes(memory),
+      base::format_bytes(status.disk_free_bytes));
   if (status.standing == train::Standing::kStalled) {
-    fmt::print("no sign of life for {}; it is left alone\n", format_seconds(status.silent_seconds));
+    say("no sign of life for {}; it is left alone\n", format_seconds(status.silent_seconds));
     throw CLI::RuntimeError(static_cast<int>(train::Standing::kStalled));
   }
   if (status.standing != train::Standing::kDead) return;
   if (status.where) {
-    fmt::print("it {} in {}\n", train::verb_of(status.where->ending),
-               train::describe(*status.where));
+    say("it {} in {}\n", train::verb_of(status.where->ending), train::describe(*status.where));
   }
   const train::Restart restart = train::plan_restart(given.run, status, limits, memory);
-  fmt::print("starting it again behind step {} (restart {} of {} there)\n", status.checkpoint_step,
-             restart.restarts + 1, limits.restarts);
+  say("starting it again behind step {} (restart {} of {} there)\n", status.checkpoint_step,
+      restart.restarts + 1, limits.restarts);
   train::count_restart(given.run, status, restart);
   become(restart);
 }
@@ -96,7 +96,7 @@ void add_watch_command(CLI::App& app) {
       "it is left alone; 1 dead, and a limit forbids to start it again; 2 bad usage. To stop a run "
       "that is watched, stop the timer first.");
   const auto given = std::make_shared<WatchArguments>();
-  command->add_option("run", given->run, "run folder")->required()->check(refuse_empty);
+  command->add_option("run", given->run, "run folder")->required();
   add_whole_number<std::int64_t>(*command, "--restarts", given->restarts, 0, kMostRestarts,
                                  "starts behind one checkpoint, whatever becomes of them");
   command

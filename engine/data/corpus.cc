@@ -16,6 +16,7 @@
 #include "engine/data/line_reader.h"
 #include "engine/data/strict_json.h"
 #include "engine/data/utf8.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 #include "engine/store/file.h"
 
@@ -204,7 +205,7 @@ Corpus build_corpus(const fs::path& out, const CorpusSettings& settings, base::R
   corpus.after = settings.after;
   corpus.list_name = settings.list.filename().string();
   store::TemporaryFolder folder(out);
-  fs::create_directory(folder.path() / "texts");
+  store::create_folders(folder.path() / "texts");
   base::Charge entries(budget, "the entries of a corpus");
   LineReader lines(settings.list);
   Seen seen(list);
@@ -235,7 +236,7 @@ Corpus build_corpus(const fs::path& out, const CorpusSettings& settings, base::R
   return corpus;
 }
 
-bool is_corpus(const fs::path& folder) { return fs::is_directory(folder / "texts"); }
+bool is_corpus(const fs::path& folder) { return store::is_folder(folder / "texts"); }
 
 Corpus read_corpus(const fs::path& folder) {
   const std::string where = manifest_path(folder).string();

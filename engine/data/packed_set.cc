@@ -9,6 +9,7 @@
 #include "engine/base/sha256.h"
 #include "engine/data/line_reader.h"
 #include "engine/data/strict_json.h"
+#include "engine/store/at_path.h"
 
 namespace engine::data {
 
@@ -62,13 +63,13 @@ SetFacts facts_of(const json& manifest, const std::string& where) {
 
 // Whatever else stands in the way of a set, it is one.
 store::File open_sequences(const std::filesystem::path& folder) {
-  if (!std::filesystem::is_directory(folder)) {
+  if (!store::is_folder(folder)) {
     throw Error("{}: is no folder, and a data set is one (`lazylora data build` makes it)",
                 folder.string());
   }
   std::string missing;
-  for (const char* name : {"manifest.json", "sequences.bin"}) {
-    if (std::filesystem::exists(folder / name)) continue;
+  for (const char* name : {"manifest.json", "sequences.bin", "records.jsonl"}) {
+    if (store::is_there(folder / name)) continue;
     missing += fmt::format("{}{}", missing.empty() ? "" : " and no ", name);
   }
   if (!missing.empty()) {
@@ -76,6 +77,22 @@ store::File open_sequences(const std::filesystem::path& folder) {
                 folder.string(), missing);
   }
   return store::File(folder / "sequences.bin");
+}
+
+std::string digest_of(const store::File& file) {
+  base::Sha256 hash;
+  std::string block(std::min<std::uint64_t>(file.size(), 1 << 20), '\0');
+  for (std::uint64_t at = 0; at < file.size(); at += block.size()) {
+    block.resize(std::min<std::uint64_t>(block.size(), file.size() - at));
+    file.read(at, std::as_writable_bytes(std::span(block)));
+    hash.update(block);
+  }
+  return hash.hex();
+}
+
+void require_digest(const std::string& file, const std::string& sha256, const std::string& stated) {
+  if (sha256 == stated) return;
+  throw Error("{}: SHA-256 is {}, manifest.json says {}", file, sha256, stated);
 }
 
 // One sequence of the file at `offset`, believed in nothing.
@@ -205,9 +222,9 @@ PackedSet::PackedSet(const std::filesystem::path& folder, base::RamBudget& budge
     throw Error("{}: {} sequences end at byte {}, the file at {}", file, facts_.sequences,
                 offsets_[facts_.sequences], file_.size());
   }
-  if (const std::string sha256 = hash.hex(); sha256 != facts_.sequences_sha256) {
-    throw Error("{}: SHA-256 is {}, manifest.json says {}", file, sha256, facts_.sequences_sha256);
-  }
+  require_digest(file, hash.hex(), facts_.sequences_sha256);
+  const store::File records(folder / "records.jsonl");
+  require_digest(records.path().string(), digest_of(records), facts_.records_sha256);
   const auto same = [&](const char* what, std::int64_t in_file, std::int64_t stated) {
     if (in_file == stated) return;
     throw Error("{}: {} {}, manifest.json says {}", file, in_file, what, stated);
@@ -228,6 +245,16 @@ PackedSequence PackedSet::sequence(std::int64_t i) const {
   return sequence;
 }
 
+void PackedSet::require_made_with(const std::filesystem::path& file,
+                                  const std::string& sha256) const {
+  const std::string name = file.filename().string();
+  assert(name == "tiktoken.model" || name == "tokenizer_config.json");
+  const std::string& stated = name == "tiktoken.model" ? facts_.ranks_sha256 : facts_.config_sha256;
+  if (sha256 == stated) return;
+  throw Error("{}: ids of another tokenizer: its {} had SHA-256 {}, {} has {}", folder_.string(),
+              name, stated, file.string(), sha256);
+}
+
 void PackedSet::for_each_record(const std::function<void(const std::string&)>& record) const {
   const std::filesystem::path path = folder_ / "records.jsonl";
   LineReader lines(path);
@@ -237,10 +264,8 @@ void PackedSet::for_each_record(const std::function<void(const std::string&)>& r
     record(string_member(parse_strictly(line->text, where), "record", where));
     ++count;
   }
-  if (const std::string sha256 = lines.sha256(); sha256 != facts_.records_sha256) {
-    throw Error("{}: SHA-256 is {}, manifest.json says {}", path.string(), sha256,
-                facts_.records_sha256);
-  }
+  // Once more: it may have changed since it was opened.
+  require_digest(path.string(), lines.sha256(), facts_.records_sha256);
   if (count != facts_.documents) {
     throw Error("{}: {} records, manifest.json says {} documents", path.string(), count,
                 facts_.documents);

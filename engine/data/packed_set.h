@@ -41,8 +41,8 @@ struct SetFacts {
 };
 
 // A set that `lazylora data build` wrote: its sequences one at a time from disk. Opening reads all
-// of it once and believes nothing: digests and counts are compared with the manifest's, every id
-// with the vocabulary, every border with its neighbours.
+// of it once and believes nothing: both files are compared with the manifest's digests, counts with
+// the manifest's, every id with the vocabulary, every border with its neighbours.
 //
 // Cost      memory for one sequence, and eight bytes a sequence from the budget
 // Errors    Error naming file, sequence and the two values that disagree; one with "0 samples" if
@@ -60,6 +60,9 @@ class PackedSet {
   // SHA-256 of manifest.json, which contains those of all other files.
   const std::string& digest() const { return digest_; }
   const std::filesystem::path& folder() const { return folder_; }
+  // That the set was made with this file of a tokenizer, tiktoken.model or tokenizer_config.json.
+  // Errors    Error naming set and file, and both digests
+  void require_made_with(const std::filesystem::path& file, const std::string& sha256) const;
   // The digest of every document's record, in the order of the documents.
   // Errors    Error naming records.jsonl and the line
   void for_each_record(const std::function<void(const std::string& digest)>& record) const;

@@ -9,6 +9,7 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/measure/trace_folder.h"
+#include "engine/store/at_path.h"
 
 namespace engine::measure {
 namespace {
@@ -41,9 +42,9 @@ std::string digest_of(const store::File& file) {
 }  // namespace
 
 RoutingTrace::RoutingTrace(const fs::path& path, std::int64_t experts) {
-  const bool folder = fs::is_directory(path);
+  const bool folder = store::is_folder(path);
   constexpr const char* kMaker = "(`lazylora trace --out FOLDER` makes one)";
-  if (folder && !fs::exists(path / kTraceFile)) {
+  if (folder && !store::is_there(path / kTraceFile)) {
     throw Error("{}: is no trace: it has no {} {}", path.string(), kTraceFile, kMaker);
   }
   file_ = std::make_unique<store::File>(folder ? path / kTraceFile : path);
@@ -166,7 +167,7 @@ std::uint64_t RoutingTrace::bytes_of_a_layer() const {
 }
 
 void export_trace(const fs::path& from, const fs::path& out, base::RamBudget& budget) {
-  if (!fs::is_directory(from)) {
+  if (!store::is_folder(from)) {
     throw Error("{}: is no trace folder: records alone have nothing to withhold", from.string());
   }
   const TraceManifest manifest = read_trace_manifest(from / kTraceManifest);

@@ -4,6 +4,8 @@
 #include <openssl/ts.h>
 #include <openssl/x509.h>
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <memory>
 
@@ -65,7 +67,7 @@ ProvenTime verify_time_proof(const std::filesystem::path& answer, const std::str
                              const std::filesystem::path& authorities) {
   ERR_clear_error();
   const Owned<BIO, BIO_free_all> file(BIO_new_file(answer.c_str(), "rb"));
-  if (!file) refuse(answer, "cannot be opened");
+  if (!file) refuse(answer, fmt::format("cannot be opened: {}", std::strerror(errno)));
   const Owned<TS_RESP, TS_RESP_free> response(d2i_TS_RESP_bio(file.get(), nullptr));
   if (!response || TS_RESP_get_tst_info(response.get()) == nullptr) {
     refuse(answer, "is no answer of a time stamping authority (RFC 3161)");

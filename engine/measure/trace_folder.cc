@@ -7,6 +7,7 @@
 #include "engine/base/error.h"
 #include "engine/base/f16.h"
 #include "engine/base/sha256.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 
 namespace engine::measure {
@@ -77,7 +78,7 @@ void TraceFolder::commit(TraceManifest manifest) {
   for (const char* name : {kTraceFile, kTraceHdf5}) {
     if (name == std::string_view(kTraceHdf5) && !hdf5) continue;
     const fs::path file = folder_.path() / name;
-    manifest.files[name] = {fs::file_size(file), base::sha256_hex_of_file(file)};
+    manifest.files[name] = {store::file_bytes(file), base::sha256_hex_of_file(file)};
   }
   store::write_file_durably(folder_.path() / kTraceManifest, to_json(manifest));
   folder_.commit();

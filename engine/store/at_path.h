@@ -1,41 +1,39 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
-#include <system_error>
-
-#include "engine/base/error.h"
+#include <vector>
 
 namespace engine::store {
 
-// What stands at a path, links followed. A question that the system does not answer (a name too long, a
-// loop of links, a folder that may not be read) is an Error with the path and the system's reason, where
-// std::filesystem would throw in its own words.
+// What stands at a path and what is done with it, where std::filesystem would throw in its own words. A request
+// that the system refuses (a name too long, a loop of links, a folder that may not be read) is an Error with the
+// path and the system's reason, here and below. The library asks in no other way, but for those who ask by an
+// error code and go on.
 
-// Errors    Error naming the path and the reason, here and below
-inline std::filesystem::file_type type_at(const std::filesystem::path& path) {
-  std::error_code failed;
-  const std::filesystem::file_type type = std::filesystem::status(path, failed).type();
-  // Where nothing stands a code is set as well: the type tells the two apart.
-  if (type == std::filesystem::file_type::none) {
-    throw base::Error("{}: {}", path.string(), failed.message());
-  }
-  return type;
-}
-
-inline bool is_there(const std::filesystem::path& path) {
-  return type_at(path) != std::filesystem::file_type::not_found;
-}
-
-inline bool is_folder(const std::filesystem::path& path) {
-  return type_at(path) == std::filesystem::file_type::directory;
-}
+// Links followed.
+std::filesystem::file_type type_at(const std::filesystem::path& path);
+bool is_there(const std::filesystem::path& path);
+bool is_folder(const std::filesystem::path& path);
+bool is_file(const std::filesystem::path& path);
 
 // Of a file or folder that is there.
-inline bool is_empty(const std::filesystem::path& path) {
-  std::error_code failed;
-  const bool empty = std::filesystem::is_empty(path, failed);
-  if (failed) throw base::Error("{}: {}", path.string(), failed.message());
-  return empty;
-}
+bool is_empty(const std::filesystem::path& path);
+std::uint64_t file_bytes(const std::filesystem::path& file);
+// For a user without privileges, on the disk of what is there.
+std::uint64_t free_bytes(const std::filesystem::path& path);
+// Paths of what stands in the folder, and in those below it.
+std::vector<std::filesystem::path> entries(const std::filesystem::path& folder);
+std::vector<std::filesystem::path> entries_below(const std::filesystem::path& folder);
+
+std::filesystem::path absolute_path(const std::filesystem::path& path);
+std::filesystem::path working_folder();
+void enter_folder(const std::filesystem::path& folder);
+// With those above it; one that is there is left as it is.
+void create_folders(const std::filesystem::path& folder);
+void remove_all(const std::filesystem::path& path);
+void rename(const std::filesystem::path& from, const std::filesystem::path& to);
+void resize_file(const std::filesystem::path& file, std::uint64_t bytes);
+void set_permissions(const std::filesystem::path& path, std::filesystem::perms permissions);
 
 }  // namespace engine::store

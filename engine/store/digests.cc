@@ -10,6 +10,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
+#include "engine/store/at_path.h"
 #include "engine/store/digest_manifest.h"
 #include "engine/store/durable.h"
 
@@ -191,10 +192,10 @@ std::string verification_key(const std::filesystem::path& manifest, const ShardR
                                 base::sha256_hex_of_file(manifest), config_sha256);
   for (std::size_t i = 0; i < reader.files().size(); ++i) {
     const File& file = reader.files()[i];
-    key += fmt::format(
-        "{} bytes {} modified_ns {} header {}\n",
-        json_string(std::filesystem::absolute(file.path()).lexically_normal().string()),
-        file.size(), file.modified_ns(), reader.header_sha256(static_cast<std::int32_t>(i)));
+    key += fmt::format("{} bytes {} modified_ns {} header {}\n",
+                       json_string(absolute_path(file.path()).lexically_normal().string()),
+                       file.size(), file.modified_ns(),
+                       reader.header_sha256(static_cast<std::int32_t>(i)));
   }
   return key;
 }

@@ -17,6 +17,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/rng.h"
+#include "engine/store/at_path.h"
 #include "engine/store/file.h"
 #include "engine/store/scratch_file.h"
 
@@ -99,13 +100,13 @@ std::string_view memory_file_system(const std::filesystem::path& folder) {
 
 DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
                      std::uint64_t block_bytes, int in_flight, base::RamBudget& budget) {
-  if (!std::filesystem::is_directory(folder)) {
+  if (!is_folder(folder)) {
     throw Error("{}: is no folder", folder.string());
   }
   if (bytes < block_bytes) {
     throw Error("{}: {} bytes hold no block of {}", folder.string(), bytes, block_bytes);
   }
-  const std::uint64_t free = std::filesystem::space(folder).available;
+  const std::uint64_t free = free_bytes(folder);
   if (free < bytes) {
     throw Error("{}: {} free, the probe would write {}", folder.string(), base::format_bytes(free),
                 base::format_bytes(bytes));

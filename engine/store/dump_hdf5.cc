@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 
 namespace engine::store {
@@ -261,7 +262,7 @@ struct Hdf5Dump::State {
 };
 
 Hdf5Dump::Hdf5Dump(const std::filesystem::path& path)
-    : state_(std::make_unique<State>(std::filesystem::absolute(path).lexically_normal())) {
+    : state_(std::make_unique<State>(absolute_path(path).lexically_normal())) {
   state_->guarded(state_->beside.temporary().string(),
                   [&] { state_->file = create(state_->beside.temporary(), state_->disk); });
 }
@@ -314,7 +315,7 @@ void Hdf5Dump::attribute(const std::string& name, const std::string& value) {
 void Hdf5Dump::commit() {
   state_->file.reset();
   state_->check(state_->beside.temporary().string());
-  if (std::filesystem::exists(state_->final)) {
+  if (is_there(state_->final)) {
     throw Error("{}: exists already", state_->final.string());
   }
   state_->beside.commit();

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "engine/base/error.h"
+#include "engine/store/at_path.h"
 
 namespace engine::store {
 
@@ -18,7 +19,7 @@ using base::Error;
 
 // "a/b/" and "a/./b" name the same folder as "a/b": the temporary must stand beside it, not in it.
 std::filesystem::path plain_name(const std::filesystem::path& path) {
-  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  const std::filesystem::path whole = absolute_path(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();
 }
 

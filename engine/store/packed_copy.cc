@@ -25,10 +25,6 @@ std::string kind_of(const Tensor& tensor) {
   return fmt::format("{} [{}]", base::name_of(tensor.dtype), fmt::join(tensor.shape, ","));
 }
 
-std::string kind_of(const PackIndex::Shard& shard) {
-  return fmt::format("{} bytes, header SHA-256 {}", shard.bytes, shard.header_sha256);
-}
-
 // The tensor of that row, which has to be what the row says.
 const TensorEntry& find_as(const ShardReader& reader, const PackIndex::Tensor& row,
                            const std::string& index) {
@@ -49,9 +45,15 @@ void require_same_files(const std::filesystem::path& folder,
                         const std::vector<PackIndex::Shard>& found,
                         const std::vector<PackIndex::Shard>& wanted, const std::string& index) {
   for (std::size_t i = 0; i < std::min(found.size(), wanted.size()); ++i) {
-    if (found[i] == wanted[i]) continue;
-    throw Error("{}: has {}, {} says {} ({})", (folder / found[i].file).string(), kind_of(found[i]),
-                index, kind_of(wanted[i]), wanted[i].file);
+    const PackIndex::Shard &is = found[i], &was = wanted[i];
+    const auto same = [&](const char* what, const auto& value, const auto& stated) {
+      if (value == stated) return;
+      throw Error("{}: {} is {}, {} says {}", (folder / is.file).string(), what, value, index,
+                  stated);
+    };
+    same("number of bytes", is.bytes, was.bytes);
+    same("header SHA-256", is.header_sha256, was.header_sha256);
+    same("name of the file", is.file, was.file);
   }
   if (found.size() == wanted.size()) return;
   throw Error("{}: has {} shards, {} says {}", folder.string(), found.size(), index, wanted.size());
@@ -74,8 +76,8 @@ PackedCopy::PackedCopy(const std::filesystem::path& folder, const ShardReader& c
     const TensorEntry& source = find_as(checkpoint, row, index);
     const std::string shard = checkpoint.file_of(source).path().filename().string();
     if (shard != row.shard || source.offset != row.offset) {
-      throw Error("{}: tensor {}: lies at byte {}, {} says in {} at byte {}",
-                  checkpoint.file_of(source).path().string(), row.name, source.offset, index,
+      throw Error("{}: tensor {}: lies in {} at byte {}, {} says in {} at byte {}",
+                  checkpoint.file_of(source).path().string(), row.name, shard, source.offset, index,
                   row.shard, row.offset);
     }
     const TensorEntry& place = find_as(reader_, row, index);
@@ -138,10 +140,16 @@ void PackedCopy::require_verified() const {
                 path.string(), kHow);
   }
   std::istringstream then(read_text(path, kMaxVerifiedBytes)), now(verification_);
-  for (std::string line, was; std::getline(now, line);) {
-    if (std::getline(then, was) && was == line) continue;
-    throw Error("{}: was compared as \"{}\", but is \"{}\" now; {}", path.string(), was, line,
-                kHow);
+  const auto next = [](std::istringstream& text) {
+    std::string line;
+    if (!std::getline(text, line)) line = "(no more)";
+    return line;
+  };
+  for (int number = 1; then || now; ++number) {
+    const std::string was = next(then), is = next(now);
+    if (was == is) continue;
+    throw Error("{}: line {}: was compared as {}, but is {} now; {}", path.string(), number, was,
+                is, kHow);
   }
 }
 

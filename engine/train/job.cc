@@ -169,7 +169,7 @@ class Extents {
 }  // namespace
 
 void require_place(const fs::path& run, bool resume) {
-  for (fs::path path = fs::absolute(run); !path.empty(); path = path.parent_path()) {
+  for (fs::path path = store::absolute_path(run); !path.empty(); path = path.parent_path()) {
     if (store::is_folder(path)) break;
     std::error_code ignored;  // what the system does not tell was an Error just now
     if (fs::symlink_status(path, ignored).type() != fs::file_type::not_found) {
@@ -210,7 +210,7 @@ OpenRun open_run(Job job) {
     throw base::Error("--override {}: there is no run whose setting it could change (--resume)",
                       run.job.overrides.front().first);
   }
-  if (fs::exists(run.job.run / "manifest.json")) {
+  if (store::is_there(run.job.run / "manifest.json")) {
     run.lock = std::make_shared<RunLock>(run.job.run);
     require_place(run.job.run, run.job.resume);  // once more: now nobody changes it
   }

@@ -6,6 +6,7 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/data/line_reader.h"
+#include "engine/store/at_path.h"
 
 namespace engine::train {
 namespace {
@@ -54,7 +55,7 @@ LogPosition check_log(const fs::path& log, const LogPosition* end, const LogVisi
 }
 
 void require_length(const fs::path& log, const LogPosition& end) {
-  require_length(log, fs::exists(log) ? fs::file_size(log) : 0, end);
+  require_length(log, store::is_there(log) ? store::file_bytes(log) : 0, end);
 }
 
 std::string text_of(std::string_view line, const char* name) {

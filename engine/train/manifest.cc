@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/sha256.h"
+#include "engine/store/at_path.h"
 #include "engine/store/durable.h"
 #include "engine/store/json_text.h"
 
@@ -131,7 +132,7 @@ void create_run(const fs::path& run, const Manifest& manifest,
 
 void begin_anew(const fs::path& run, const Manifest& manifest,
                 const std::optional<store::ScaleScan>& scales, const Start& start) {
-  fs::remove(run / kRestartsFile);
+  store::remove_all(run / kRestartsFile);
   write(run / kManifest, json_of(manifest, scales, start));
 }
 
@@ -157,7 +158,7 @@ std::vector<PastStart> read_starts(const fs::path& run) {
 
 std::optional<Manifest> read_manifest(const fs::path& run) {
   const fs::path path = run / kManifest;
-  if (!fs::exists(path)) return std::nullopt;
+  if (!store::is_there(path)) return std::nullopt;
   const Json json = read(path);
   try {
     Manifest manifest;

@@ -18,6 +18,7 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/data/line_reader.h"
+#include "engine/store/at_path.h"
 #include "engine/store/file.h"
 
 namespace engine::train {
@@ -42,7 +43,7 @@ void move_tail(const fs::path& run, const char* name, const char* abandoned, std
     kept.write(chunk);
   }
   kept.sync();
-  fs::resize_file(run / name, bytes);
+  store::resize_file(run / name, bytes);
 }
 
 // Bytes up to the end of the line of timings that stands beside the log's line `at`; nothing if

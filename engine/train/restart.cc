@@ -26,7 +26,7 @@ void require_free(const std::filesystem::path& run, const char* what, std::uint6
 
 // The folder that was named, wherever the run was when it was started: it may be a copy, or moved.
 void direct_to(const std::filesystem::path& run, std::vector<std::string>& arguments) {
-  const std::string out = std::filesystem::absolute(run).string();
+  const std::string out = store::absolute_path(run).string();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].starts_with("--out=")) {
       arguments[i] = "--out=" + out;

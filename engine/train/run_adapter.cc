@@ -93,7 +93,7 @@ void require_logged(const Snapshot& snapshot) {
 
 void require_logged(const fs::path& adapter) {
   if (adapter.filename() != kAdapter) return;
-  const fs::path folder = fs::absolute(adapter).parent_path();
+  const fs::path folder = store::absolute_path(adapter).parent_path();
   const fs::path run = folder.parent_path().parent_path();
   if (store::is_there(folder / "state.json") && store::is_there(run / kManifest)) {
     require_logged(Snapshot{folder, read_snapshot(folder)});

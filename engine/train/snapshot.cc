@@ -6,6 +6,7 @@
 #include "engine/adapter/native.h"
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
+#include "engine/store/at_path.h"
 #include "engine/store/json_text.h"
 #include "engine/store/safetensors_writer.h"
 #include "engine/store/shard_reader.h"
@@ -41,9 +42,9 @@ std::optional<std::int64_t> step_of(const fs::path& folder) {
 // Whole checkpoints by name, newest first; nothing if there is no folder of them.
 std::vector<fs::path> list_snapshots(const fs::path& run) {
   std::vector<std::pair<std::int64_t, fs::path>> found;
-  if (!fs::exists(checkpoints(run))) return {};
-  for (const auto& entry : fs::directory_iterator(checkpoints(run))) {
-    if (const auto step = step_of(entry.path())) found.emplace_back(*step, entry.path());
+  if (!store::is_there(checkpoints(run))) return {};
+  for (const fs::path& path : store::entries(checkpoints(run))) {
+    if (const auto step = step_of(path)) found.emplace_back(*step, path);
   }
   std::sort(found.rbegin(), found.rend());
   std::vector<fs::path> paths;
@@ -181,8 +182,8 @@ void SnapshotWriter::publish(const SnapshotState& state) {
   for (const fs::path& refused : list_snapshots(final_.parent_path().parent_path())) {
     if (*step_of(refused) < *step_of(final_)) break;
     const fs::path aside = fs::path(refused) += ".damaged";
-    fs::remove_all(aside);
-    fs::rename(refused, aside);
+    store::remove_all(aside);
+    store::rename(refused, aside);
   }
   folder_.commit();
 }
@@ -193,13 +194,13 @@ void prune_snapshots(const fs::path& run, std::int64_t keep) {
   for (auto i = static_cast<std::size_t>(keep); i < all.size(); ++i) {
     // Out of the way in one step: killed while removing, no half a checkpoint bears a good name.
     const fs::path removed = fs::path(all[i]) += ".removed";
-    fs::rename(all[i], removed);
+    store::rename(all[i], removed);
   }
-  for (const auto& entry : fs::directory_iterator(checkpoints(run))) {
-    const std::string ending = entry.path().extension().string();
-    if (ending == ".tmp" || ending == ".removed") gone.push_back(entry.path());
+  for (const fs::path& path : store::entries(checkpoints(run))) {
+    const std::string ending = path.extension().string();
+    if (ending == ".tmp" || ending == ".removed") gone.push_back(path);
   }
-  for (const fs::path& path : gone) fs::remove_all(path);
+  for (const fs::path& path : gone) store::remove_all(path);
 }
 
 SnapshotState read_snapshot(const fs::path& folder) {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/store/at_path.h"
 #include "engine/train/cadence.h"
 #include "engine/train/manifest.h"
 #include "engine/train/run_adapter.h"

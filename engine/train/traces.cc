@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/data/line_reader.h"
+#include "engine/store/at_path.h"
 #include "engine/train/breadcrumb.h"
 #include "engine/train/log.h"
 #include "engine/train/manifest.h"
@@ -25,7 +26,7 @@ struct Logged {
 
 Logged read_log(const fs::path& log) {
   Logged logged;
-  if (!fs::exists(log)) return logged;
+  if (!store::is_there(log)) return logged;
   data::LineReader lines(log, kMostLineBytes);
   while (const auto read = lines.next()) {
     const Json line = Json::parse(read->text, nullptr, false);
@@ -51,7 +52,7 @@ Traces read_traces(const fs::path& run) {
   const bool gone_on = where && logged.written > 0 &&
                        (where->step > logged.written ||
                         (where->step == logged.written && where->phase == "evaluation"));
-  if (fs::exists(run / "adapter.safetensors")) {
+  if (store::is_there(run / "adapter.safetensors")) {
     traces.saved = "adapter.safetensors, which a finished run leaves, is";
   } else if (behind > 0) {
     traces.saved = fmt::format("a start went on behind step {}", behind);

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
+#include "engine/store/at_path.h"
 #include "engine/train/schedule.h"
 
 namespace engine::train {
@@ -28,9 +29,9 @@ void require_finite(std::int64_t step, const model::AdapterSet& adapters) {
 
 std::uint64_t bytes_below(const fs::path& folder) {
   std::uint64_t bytes = 0;
-  if (!fs::exists(folder)) return 0;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) bytes += entry.file_size();
+  if (!store::is_there(folder)) return 0;
+  for (const fs::path& path : store::entries_below(folder)) {
+    if (store::is_file(path)) bytes += store::file_bytes(path);
   }
   return bytes;
 }
@@ -48,9 +49,9 @@ void require_disk(const OpenRun& run, const model::AdapterSet& adapters) {
   const auto needed = static_cast<std::uint64_t>(
       std::min(most > there ? most - there : static_cast<double>(each), 0x1p63));
 
-  fs::path existing = fs::absolute(run.job.run);
-  while (!fs::exists(existing)) existing = existing.parent_path();
-  const std::uint64_t free = fs::space(existing).available;
+  fs::path existing = store::absolute_path(run.job.run);
+  while (!store::is_there(existing)) existing = existing.parent_path();
+  const std::uint64_t free = store::free_bytes(existing);
   if (free < needed) {
     throw base::Error(
         "{}: {} free, checkpoints need {} ({} each, {} kept and one being written, and the final "
@@ -344,7 +345,7 @@ bool Trainer::log_is_at_its_end() const {
 bool Trainer::finished() const {
   const fs::path adapter = run_.job.run / "adapter.safetensors";
   return run_.from && run_.changes.empty() && step_ == run_.job.settings.schedule.total &&
-         fs::exists(adapter) &&
+         store::is_there(adapter) &&
          base::sha256_hex_of_file(adapter) ==
              base::sha256_hex_of_file(run_.from->folder / "adapter.safetensors") &&
          log_is_at_its_end();
