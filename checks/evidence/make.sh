@@ -251,7 +251,7 @@ for name in "${names[@]}"; do
     continue
   fi
   if [ "$name" = 0009-mutants ] && [ -z "${MUTANTS:-}" ]; then
-    echo "skipped: $name: planting takes hours; \`checks/mutants.sh BUILD --out FILE\`, then MUTANTS=FILE MUTANTS_COMMIT=COMMIT"
+    echo "skipped: $name: planting takes about an hour; \`checks/mutants.sh BUILD --out FILE\`, then MUTANTS=FILE MUTANTS_COMMIT=COMMIT"
     continue
   fi
   here=$out/$name.tmp

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Usage: checks/evidence/mutation_record.sh ROOT RECORD COMMIT FOLDER
-# Takes into FOLDER what `checks/mutants.sh BUILD --out RECORD` wrote of the sources of COMMIT, which takes hours and
+# Takes into FOLDER what `checks/mutants.sh BUILD --out RECORD` wrote of the sources of COMMIT, which takes about an hour and
 # so is not made anew: record.jsonl, belongs_to.txt, commands.txt, README.md. Refused by name unless COMMIT is in this
 # history, the record is whole, and its rows are exactly those of checks/mutants/table.txt: ids and checks of the
 # table of COMMIT, ids of the table that lies here.
@@ -81,7 +81,7 @@ cat >"$here/README.md" <<END
 | \`belongs_to.txt\` | the commit whose table, engine and checks these are, with their digests |
 | \`may_differ/since.txt\` | what of them was another when this was recorded |
 
-Not killed: $(if [ ${#missed[@]} -eq 0 ]; then echo none; else printf '%s, ' "${missed[@]}" | sed 's/, $//'; fi). Planting takes hours: the record was made at that commit and taken from there, and
+Not killed: $(if [ ${#missed[@]} -eq 0 ]; then echo none; else printf '%s, ' "${missed[@]}" | sed 's/, $//'; fi). Planting takes about an hour: the record was made at that commit and taken from there, and
 \`make reproduce\` does not make it again. A record does not hold its commit: that is the word of who recorded it. What is
 checked is that the rows are those of that commit's table, no more and no fewer, and still those of the table here.
 END
