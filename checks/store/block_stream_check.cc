@@ -212,4 +212,20 @@ TEST(ReadListCheck, NeighboursAreOneReadAndEveryByteHasItsPlace) {
   EXPECT_EQ(list.at(1, 5000), 3 * kBlock + 5000 % kBlock);
 }
 
+// Where one shard's range ends, the next one's begins by chance: of the joined read, the second half
+// would be bytes of the wrong file.
+TEST(ReadListCheck, OffsetsThatMeetInTwoShardsAreNoNeighbours) {
+  ReadList list;
+  list.add(1, 4200, 300);
+  list.add(0, 4000, 200);
+  list.place();
+  ASSERT_EQ(list.ranges().size(), 2u);
+  EXPECT_EQ(list.ranges()[0].shard, 0);
+  EXPECT_EQ(list.ranges()[0].bytes, 200u);
+  EXPECT_EQ(list.ranges()[1].shard, 1);
+  EXPECT_EQ(list.ranges()[1].bytes, 300u);
+  EXPECT_EQ(list.at(0, 4199), 4199u);
+  EXPECT_EQ(list.at(1, 4200), 2 * kBlock + 4200 % kBlock);  // 4000 ... 4200 crosses a border
+}
+
 }  // namespace

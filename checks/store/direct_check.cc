@@ -14,6 +14,7 @@
 #include "checks/store/shard_files.h"
 #include "engine/base/budget.h"
 #include "engine/store/file.h"
+#include "engine/store/shard_reader.h"
 
 namespace {
 
@@ -21,7 +22,10 @@ using checks::error_of;
 using engine::store::File;
 using engine::store::kBlock;
 using engine::store::ReadSettings;
+using engine::store::ShardReader;
+using testing::AnyOf;
 using testing::HasSubstr;
+using testing::StartsWith;
 namespace fs = std::filesystem;
 
 constexpr std::size_t kSize = 5 * kBlock + 1234;
@@ -34,20 +38,25 @@ std::string pattern() {
 
 bool is_direct(int descriptor) { return (::fcntl(descriptor, F_GETFL) & O_DIRECT) != 0; }
 
-// What the faulty pread makes of direct reads; buffered ones are the system's.
+// What the faulty pread makes of direct reads; buffered ones are the system's once `away` are over.
 struct Faults {
   std::size_t short_by = 0;  // a direct read of more than this ends so many bytes early
   int error = 0;             // of every direct read
   int direct = 0, buffered = 0;
   std::vector<std::pair<std::size_t, off_t>> direct_calls = {};  // count, offset
   bool aligned = true;
-  bool pretend = false;  // the file system knows no direct reads: carry them out all the same
+  int away = 0;  // so many buffered reads fail with EIO
 };
 Faults faults;
 
 ssize_t faulty_pread(int descriptor, void* out, std::size_t count, off_t offset) {
   if (!is_direct(descriptor)) {
     ++faults.buffered;
+    if (faults.away > 0) {
+      --faults.away;
+      errno = EIO;
+      return -1;
+    }
     return ::pread(descriptor, out, count, offset);
   }
   ++faults.direct;
@@ -74,13 +83,12 @@ class DirectCheck : public testing::Test {
  protected:
   File open(Faults what = {}, std::uint32_t (*alignment)(int) = nullptr) {
     faults = what;
-    const fs::path path = folder_.path() / "file";
-    checks::write_bytes(path, bytes_);
+    checks::write_bytes(path_, bytes_);
     ReadSettings settings{faulty_pread};
     settings.attempts = 2;
     settings.first_pause = std::chrono::milliseconds(0);
     settings.direct_alignment = alignment;
-    File file(path, settings);
+    File file(path_, settings);
     file.read_directly();
     return file;
   }
@@ -112,6 +120,7 @@ class DirectCheck : public testing::Test {
   }
 
   checks::ScratchFolder folder_;
+  const fs::path path_ = folder_ / "file";
   engine::base::RamBudget budget_{1 << 20};
   engine::base::Buffer<std::byte> room_ = budget_.take<std::byte>("room", 8 * kBlock);
   const std::string bytes_ = pattern();
@@ -183,6 +192,66 @@ TEST_F(DirectCheck, TroubleIsThatOfRead) {
   expect_all(file);
   faults.error = 0;
   expect_all(file);
+}
+
+// A device gone for both kinds of reads has the file opened again: for both.
+TEST_F(DirectCheck, BehindAReconnectReadsAreDirectAgain) {
+  const File file = open();
+  if (!file.why_buffered().empty()) GTEST_SKIP() << file.why_buffered();
+  faults.error = EIO;
+  faults.away = 1;
+  EXPECT_TRUE(read(file, 17, 8192) == bytes_.substr(17, 8192));
+  EXPECT_EQ(file.reads_retried(), 1u);
+  EXPECT_EQ(file.why_buffered(), "");
+  faults = {};
+  expect_all(file);
+  EXPECT_GT(faults.direct, 0);
+  EXPECT_EQ(faults.buffered, 0);
+}
+
+// The second descriptor is opened by the path, where another file may stand by then. Alike in size
+// and time but of another inode, or in size and inode but of another time: what was opened first is
+// read on.
+TEST_F(DirectCheck, AnotherFileOfTheSameSizeIsNotReadDirectly) {
+  if (const std::string why = open().why_buffered(); !why.empty()) GTEST_SKIP() << why;
+  const fs::file_time_type time = fs::last_write_time(path_);
+  File replaced(path_);
+  checks::write_bytes(folder_ / "other", std::string(kSize, 'x'));
+  fs::last_write_time(folder_ / "other", time);
+  fs::rename(folder_ / "other", path_);
+  replaced.read_directly();
+  EXPECT_THAT(replaced.why_buffered(), HasSubstr("another file stands there"));
+  EXPECT_TRUE(read(replaced, 0, kSize) == bytes_);
+
+  File rewritten(path_);
+  fs::last_write_time(path_, time + std::chrono::hours(1));
+  rewritten.read_directly();
+  EXPECT_THAT(rewritten.why_buffered(), HasSubstr("another file stands there"));
+
+  File same(path_);  // the control
+  same.read_directly();
+  EXPECT_EQ(same.why_buffered(), "");
+}
+
+// Unless told otherwise, a reader goes around the page cache only with more than that could hold.
+TEST_F(DirectCheck, OnlyWhatThePageCacheCannotHoldIsReadDirectly) {
+  const fs::path shard = folder_ / "model.safetensors";
+  const auto with_data = [](std::uint64_t bytes) {
+    return checks::safetensors(R"({"t":{"dtype":"U8","shape":[)" + std::to_string(bytes) +
+                                   R"(],"data_offsets":[0,)" + std::to_string(bytes) + "]}}",
+                               0);
+  };
+  const auto how_read = [&](std::uint64_t data_bytes, std::error_code& failed) {
+    checks::write_bytes(shard, with_data(data_bytes));
+    fs::resize_file(shard, with_data(data_bytes).size() + data_bytes, failed);  // a hole
+    return failed ? "" : ShardReader(folder_.path()).how_read();
+  };
+  std::error_code failed;
+  EXPECT_EQ(how_read(10, failed), "buffered");
+  // With its header more than the limit. A reason behind "buffered" is the file system's.
+  const std::string how = how_read(engine::base::default_ram_bytes(), failed);
+  if (failed) GTEST_SKIP() << "no file as large as half the memory: " << failed.message();
+  EXPECT_THAT(how, AnyOf("direct", StartsWith("buffered: ")));
 }
 
 }  // namespace

@@ -1,9 +1,17 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <filesystem>
+#include <vector>
 
 #include "checks/store/shard_files.h"
 #include "engine/store/disk_probe.h"
+#include "engine/store/scratch_file.h"
 
 namespace {
 
@@ -13,6 +21,7 @@ using engine::store::DiskProbe;
 using engine::store::doubts;
 using engine::store::probe_disk;
 using engine::store::ProbedReads;
+using engine::store::ScratchFile;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -33,6 +42,69 @@ TEST(DiskProbeCheck, FourLabelledRatesAndNothingLeftBehind) {
   }
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
   EXPECT_EQ(budget.used_bytes(), 0u);
+}
+
+constexpr std::size_t kBlocks = 10;
+constexpr std::size_t kBlockBytes = 1 << 18;
+std::array<std::atomic<int>, kBlocks> times_read;
+std::atomic<int> other_reads;
+
+ssize_t counting_pread(int descriptor, void* out, std::size_t count, off_t offset) {
+  const auto place = static_cast<std::size_t>(offset);
+  const bool whole = count == kBlockBytes && place % kBlockBytes == 0;
+  ++(whole && place / kBlockBytes < kBlocks ? times_read[place / kBlockBytes] : other_reads);
+  return ::pread(descriptor, out, count, offset);
+}
+
+// One block again and again comes from the device's own cache, whatever `bytes` says. Both buffered
+// passes; that the direct ones are left out is said with the reason.
+TEST(DiskProbeCheck, EveryPassReadsEveryBlockOnce) {
+  for (std::atomic<int>& times : times_read) times = 0;
+  other_reads = 0;
+  const checks::ScratchFolder folder;
+  RamBudget budget(64 << 20);
+  engine::store::ReadSettings settings{counting_pread};
+  settings.direct_alignment = [](int) { return std::uint32_t{0}; };
+  const DiskProbe probe =
+      probe_disk(folder.path(), kBlocks * kBlockBytes, kBlockBytes, 3, budget, settings);
+  for (const ProbedReads& reads : probe.reads) EXPECT_EQ(reads.not_measured.empty(), !reads.direct);
+  for (std::size_t i = 0; i < kBlocks; ++i) EXPECT_EQ(times_read[i], 2) << i;
+  EXPECT_EQ(other_reads, 0);
+}
+
+double cached_part(const ScratchFile& file, std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  void* memory = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.descriptor(), 0);
+  if (memory == MAP_FAILED) return -1.0;
+  std::vector<unsigned char> resident((bytes + page - 1) / page);
+  const int status = ::mincore(memory, bytes, resident.data());
+  ::munmap(memory, bytes);
+  if (status != 0) return -1.0;
+  const auto count = std::ranges::count_if(resident, [](unsigned char r) { return r & 1; });
+  return static_cast<double>(count) / static_cast<double>(resident.size());
+}
+
+// What it wrote has left the page cache before every pass, wherever a file can be made to: where one
+// of this check's own is seen in the cache when written, and no more once it is to go.
+TEST(DiskProbeCheck, EveryPassBeginsWithoutThePageCache) {
+  const checks::ScratchFolder folder;
+  const std::string bytes(1 << 20, '7');
+  ScratchFile own(folder.path());
+  own.write(0, std::as_bytes(std::span(bytes)));
+  ASSERT_EQ(::fdatasync(own.descriptor()), 0);
+  const double written = cached_part(own, bytes.size());
+  ::posix_fadvise(own.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  const double dropped = cached_part(own, bytes.size());
+  if (written < 1.0 || dropped != 0.0) {
+    GTEST_SKIP() << "of a file written here " << written << " is cached, of one to go " << dropped;
+  }
+  RamBudget budget(64 << 20);
+  const DiskProbe probe = probe_disk(folder.path(), 3'000'000, 300'000, 3, budget);
+  for (const ProbedReads& reads : probe.reads) {
+    ASSERT_TRUE(reads.cached.has_value());
+    // All of it, if nothing is dropped; a page that the kernel holds on to for a moment is no half.
+    EXPECT_LT(*reads.cached, 0.5) << (reads.direct ? "direct, " : "buffered, ") << reads.in_flight;
+  }
 }
 
 TEST(DiskProbeCheck, RefusesBeforeItWrites) {

@@ -72,6 +72,8 @@ TEST(Dump, HoldsWhatWasWritten) {
   EXPECT_EQ(checks::at(read, "h_layer_005").shape, (std::vector<std::int64_t>{kRows, kCols}));
   EXPECT_EQ(checks::at(read, "logits").f32(), values(7));
   EXPECT_EQ(checks::at(read, "route_idx_001").i32().back(), 3);
+  EXPECT_TRUE(checks::read_hdf5_attribute(scratch / "a.h5", "ids") == std::string(100'000, '7'));
+  EXPECT_EQ(checks::read_hdf5_attribute(scratch / "a.h5", "config_sha256"), "abc");
   const std::string raw = checks::read_bytes(scratch / "raw/logits.bin");
   ASSERT_EQ(raw.size(), values(7).size() * sizeof(float));
   EXPECT_EQ(std::memcmp(raw.data(), values(7).data(), raw.size()), 0);
@@ -114,11 +116,31 @@ TEST(Dump, NothingIsWrittenOver) {
   fs::create_symlink("nowhere", scratch / "link.h5");
   for (const char* name : {"there.h5", "there", "link.h5"}) {
     EXPECT_THAT(error_of([&] { DumpWriter dump(scratch / name); }),
-                AllOf(HasSubstr((scratch / name).string()), HasSubstr("exists already")));
+                AllOf(HasSubstr((scratch / name).string()), HasSubstr("nothing is written over")));
   }
   EXPECT_EQ(checks::read_bytes(scratch / "there.h5"), "mine");
   EXPECT_THAT(error_of([&] { DumpWriter dump(scratch / "no/folder.h5"); }),
               HasSubstr("No such file or directory"));
+}
+
+// A forward pass takes hours: the name that was free when it began need not be when it ends. A link
+// to nowhere is a name that is taken.
+TEST(Dump, NorWhatCameMeanwhile) {
+  const ScratchFolder scratch;
+  const fs::path path = scratch / "late.h5";
+  const auto late = [&](const auto& comes) {
+    DumpWriter dump(path);
+    dump.write("embed", kRows, kCols, values(1));
+    comes();
+    EXPECT_THAT(error_of([&] { dump.commit(); }),
+                AllOf(HasSubstr(path.string()), HasSubstr("nothing is written over")));
+  };
+  late([&] { checks::write_bytes(path, "mine"); });
+  EXPECT_EQ(checks::read_bytes(path), "mine");
+  fs::remove(path);
+  late([&] { fs::create_symlink("nowhere", path); });
+  EXPECT_EQ(fs::read_symlink(path), "nowhere");
+  EXPECT_EQ(names_in(scratch.path()), std::vector<std::string>{"late.h5"}) << "and no more";
 }
 
 TEST(Dump, WithoutCommitNothingIsLeft) {

@@ -18,7 +18,6 @@
 #include "engine/base/error.h"
 #include "engine/base/rng.h"
 #include "engine/store/at_path.h"
-#include "engine/store/file.h"
 #include "engine/store/scratch_file.h"
 
 namespace engine::store {
@@ -99,7 +98,8 @@ std::string_view memory_file_system(const std::filesystem::path& folder) {
 }
 
 DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
-                     std::uint64_t block_bytes, int in_flight, base::RamBudget& budget) {
+                     std::uint64_t block_bytes, int in_flight, base::RamBudget& budget,
+                     const ReadSettings& settings) {
   if (!is_folder(folder)) {
     throw Error("{}: is no folder", folder.string());
   }
@@ -122,7 +122,7 @@ DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
       result.in_flight = count;
       settle(written, folder);
       result.cached = cached_part(written, bytes);
-      File file(fmt::format("/proc/self/fd/{}", written.descriptor()));
+      File file(fmt::format("/proc/self/fd/{}", written.descriptor()), settings);
       if (direct) file.read_directly();
       if (direct && !file.why_buffered().empty()) {
         result.not_measured = file.why_buffered();

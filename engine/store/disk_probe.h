@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/base/budget.h"
+#include "engine/store/file.h"
 
 namespace engine::store {
 
@@ -34,10 +35,11 @@ std::string_view memory_file_system(const std::filesystem::path& folder);
 // The rate at which a folder's disk delivers blocks of `block_bytes` in a row, around the page cache
 // and through it, one and `in_flight` at a time. Writes a file that cannot be compressed, has it on
 // the disk and out of the page cache, and reads it. The file has no name: nothing stays behind,
-// however this ends.
+// however this ends. `settings` is for checks, that ask what is read.
 // Errors    Error naming the folder: none, read-only, or less free than is to be written
 DiskProbe probe_disk(const std::filesystem::path& folder, std::uint64_t bytes,
-                     std::uint64_t block_bytes, int in_flight, base::RamBudget& budget);
+                     std::uint64_t block_bytes, int in_flight, base::RamBudget& budget,
+                     const ReadSettings& settings = {});
 
 // What of the numbers cannot be the disk's, a sentence each.
 std::vector<std::string> doubts(const DiskProbe& probe);

@@ -3,7 +3,6 @@
 #include <optional>
 #include <vector>
 
-#include "engine/base/error.h"
 #include "engine/store/dump_hdf5.h"
 #include "engine/store/durable.h"
 
@@ -27,11 +26,7 @@ struct DumpWriter::State {
 };
 
 DumpWriter::DumpWriter(const std::filesystem::path& path) : state_(std::make_unique<State>()) {
-  std::error_code ignored;
-  if (std::filesystem::symlink_status(path, ignored).type() !=
-      std::filesystem::file_type::not_found) {
-    throw base::Error("{}: exists already", path.string());
-  }
+  require_unused(path);
   if (path.extension() == ".h5") {
     state_->file.emplace(path);
   } else {

@@ -315,9 +315,7 @@ void Hdf5Dump::attribute(const std::string& name, const std::string& value) {
 void Hdf5Dump::commit() {
   state_->file.reset();
   state_->check(state_->beside.temporary().string());
-  if (is_there(state_->final)) {
-    throw Error("{}: exists already", state_->final.string());
-  }
+  require_unused(state_->final);
   state_->beside.commit();
 }
 
