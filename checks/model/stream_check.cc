@@ -4,16 +4,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
-#include <mutex>
 #include <set>
 
 #include "checks/compare.h"
 #include "checks/engine_run.h"
+#include "checks/model/stream_case.h"
 #include "checks/scratch_folder.h"
 #include "engine/model/expert_stream.h"
 #include "engine/model/layer_stream.h"
@@ -21,7 +18,11 @@
 
 namespace {
 
+using checks::kAmple;
+using checks::Outcome;
+using checks::run;
 using checks::same_bits;
+using checks::some_batch;
 using engine::base::RamBudget;
 using engine::model::AdapterSet;
 using engine::model::Batch;
@@ -30,48 +31,6 @@ using engine::model::ModelOptions;
 using engine::model::Plan;
 using engine::model::SweepResult;
 using engine::store::DirectReads;
-
-constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
-
-Batch some_batch() { return checks::forward_batch(checks::random_ids(19, 512, 11)); }
-
-struct Outcome {
-  SweepResult result;
-  std::vector<float> logits, gradients;
-  std::uint64_t taken = 0;  // from the budget, at most
-  Plan plan;
-};
-
-// Forward and backward with `beyond_least` bytes more than it must have.
-Outcome run(std::uint64_t beyond_least, const ModelOptions& options = {},
-            const std::filesystem::path& scratch = {}) {
-  const Batch batch = some_batch();
-  RamBudget ample(kAmple);
-  Model outline(checks::tiny_checkpoint(), ample);
-  AdapterSet first(outline.config(), {}, ample, scratch);
-  const std::uint64_t held = ample.used_bytes();
-  const auto least = static_cast<std::uint64_t>(outline.plan(batch, &first, true).least_bytes());
-  RamBudget budget(held + least + beyond_least);
-  Model model(checks::tiny_checkpoint(), budget, options);
-  AdapterSet adapters(model.config(), {}, budget, scratch);
-  adapters.initialize(3);
-  for (const auto& tensor : adapters.tensors()) {  // B is zero at first, and so is A's gradient
-    for (std::size_t i = 0; i < tensor.values.size(); i += 7) tensor.values[i] += 0.01f;
-  }
-  Outcome run;
-  run.plan = model.plan(batch, &adapters, true);
-  engine::model::SweepHooks hooks;
-  hooks.logits = [&](std::int64_t, std::int64_t, std::span<const float> band) {
-    run.logits.insert(run.logits.end(), band.begin(), band.end());
-  };
-  run.result = model.forward_backward(batch, adapters, hooks);
-  run.taken = budget.peak_bytes() - held;
-  EXPECT_EQ(budget.used_bytes(), held);
-  for (const auto& tensor : adapters.tensors()) {
-    run.gradients.insert(run.gradients.end(), tensor.gradient.begin(), tensor.gradient.end());
-  }
-  return run;
-}
 
 // From one slot of each kind to memory for everything.
 std::vector<std::uint64_t> budgets(const Plan& plan) {
@@ -236,73 +195,6 @@ TEST(Stream, TheDenseMlpIsNeverTheLargest) {
   EXPECT_LT(banded.slot_bytes(), dense / 8);
   // Planted: a matrix in one piece is a slot of its size.
   EXPECT_GE(whole.slot_bytes(), dense);
-}
-
-// What the threads ask the system for.
-struct Recorder {
-  std::mutex mutex;
-  std::vector<std::pair<std::size_t, off_t>> reads;
-  std::atomic<int> until_failure = -1;
-};
-Recorder recorder;
-
-ssize_t recorded_pread(int descriptor, void* out, std::size_t count, off_t offset) {
-  if (recorder.until_failure >= 0 && recorder.until_failure-- == 0) {
-    recorder.until_failure = 0;  // and from now on
-    errno = EBADF;
-    return -1;
-  }
-  {
-    const std::lock_guard lock(recorder.mutex);
-    recorder.reads.emplace_back(count, offset);
-  }
-  return ::pread(descriptor, out, count, offset);
-}
-
-ModelOptions recorded(int threads) {
-  ModelOptions options;
-  options.reads.pread = recorded_pread;
-  options.reads.direct = DirectReads::kNever;
-  options.queue = {false, threads};
-  return options;
-}
-
-TEST(Stream, AnExpertIsOneReadAndEveryRepetitionAsksForTheSame) {
-  RamBudget budget(kAmple);
-  const Model model(checks::tiny_checkpoint(), budget);
-  const auto expert = static_cast<std::size_t>(engine::model::ExpertStream::bytes(model.config()));
-  std::vector<std::vector<std::pair<std::size_t, off_t>>> all;
-  for (int again = 0; again < 2; ++again) {
-    recorder.reads.clear();
-    const Outcome now = run(20 << 10, recorded(1));
-    std::int64_t distinct = 0;
-    for (const std::int64_t count : now.result.distinct_experts) distinct += count;
-    const auto of_experts = std::ranges::count_if(
-        recorder.reads, [&](const auto& read) { return read.first == expert; });
-    EXPECT_LE(of_experts, 2 * distinct);
-    EXPECT_GT(of_experts, distinct);
-    all.push_back(recorder.reads);
-  }
-  EXPECT_EQ(all[0], all[1]);
-}
-
-// A read that fails while others are on their way ends the sweep, names the tensor, and leaves the
-// budget as it was: nothing reads into memory that is gone.
-TEST(Stream, AFailedReadEndsTheSweepWhereverItFalls) {
-  for (const int reads : {0, 25, 60, 90, 130}) {
-    RamBudget budget(kAmple);
-    Model model(checks::tiny_checkpoint(), budget, recorded(3));
-    AdapterSet adapters(model.config(), {}, budget);
-    const std::uint64_t held = budget.used_bytes();
-    recorder.until_failure = reads;
-    EXPECT_THAT([&] { model.forward_backward(some_batch(), adapters); },
-                testing::ThrowsMessage<engine::base::Error>(testing::AllOf(
-                    testing::HasSubstr("Bad file descriptor"), testing::HasSubstr("safetensors"))))
-        << reads;
-    recorder.until_failure = -1;
-    EXPECT_EQ(budget.used_bytes(), held);
-    EXPECT_NO_THROW(model.forward_backward(some_batch(), adapters));
-  }
 }
 
 }  // namespace

@@ -319,6 +319,29 @@ TEST(Sweep, BudgetIsPlannedExactlyAndRefusedBeforeWork) {
   }
 }
 
+// A forward sweep has no gradient: what it is planned to take is less, and that is what it takes.
+TEST(Sweep, AForwardSweepIsPlannedWithoutGradients) {
+  const Batch batch = two_documents();
+  engine::base::RamBudget ample(std::uint64_t{1} << 40);
+  engine::model::Model model(checks::tiny_checkpoint(), ample);
+  const std::uint64_t held = ample.used_bytes();
+  const engine::model::Plan plan = model.plan(batch, nullptr, false);
+  model.forward(batch, nullptr);
+  EXPECT_EQ(ample.used_bytes(), held);
+  EXPECT_EQ(ample.peak_bytes(), held + static_cast<std::uint64_t>(plan.total_bytes()));
+  const engine::model::Plan both = model.plan(batch, nullptr, true);
+  EXPECT_LT(plan.residual_bytes, both.residual_bytes);
+  EXPECT_LT(plan.bank_bytes, both.bank_bytes);
+
+  const auto least = static_cast<std::uint64_t>(plan.least_bytes());
+  engine::base::RamBudget enough(held + least), less(held + least - 1);
+  engine::model::Model fits(checks::tiny_checkpoint(), enough);
+  EXPECT_NO_THROW(fits.forward(batch, nullptr));
+  EXPECT_EQ(enough.peak_bytes(), held + least);
+  engine::model::Model lacks(checks::tiny_checkpoint(), less);
+  EXPECT_THROW(lacks.forward(batch, nullptr), engine::base::Error);
+}
+
 TEST(Sweep, ATokenOutsideTheVocabularyIsNamed) {
   Engine engine(checks::tiny_checkpoint());
   Batch batch = two_documents();
