@@ -124,6 +124,29 @@ TEST(RoutingComparison, OfFilesAndTheirMeans) {
                   testing::AllOf(HasSubstr("3 layers"), HasSubstr("1 in"))));
 }
 
+// As many tokens in as many texts: that neither trace says which ids they were is no sign of equal
+// texts.
+TEST(RoutingComparison, TextsWithoutDigestsAreNotTakenForTheSame) {
+  const ScratchFolder scratch;
+  for (const char* name : {"a", "b"}) {
+    checks::write_toy_trace(scratch / name, false);
+    std::string manifest = checks::read_bytes(scratch / name / "trace.json");
+    for (const auto& ids : checks::kToyTexts) {
+      const std::string digest = '"' + measure::ids_digest(ids) + '"';
+      const std::size_t at = manifest.find(digest);
+      ASSERT_NE(at, std::string::npos) << digest;
+      manifest.replace(at, digest.size(), "null");
+    }
+    checks::write_bytes(scratch / name / "trace.json", manifest);
+  }
+  engine::base::RamBudget budget(1'000'000);
+  const measure::RoutingTrace a(scratch / "a"), b(scratch / "b");
+  ASSERT_EQ(a.manifest()->documents.size(), 2u);
+  const auto comparison = measure::compare(a, b, budget);
+  EXPECT_FALSE(comparison.same_texts);
+  EXPECT_FALSE(comparison.token_jaccard);
+}
+
 TEST(RoutingComparison, PlantedFaults) {
   const LayerComparison right = compared(true);
   // Place by place instead of set by set, token 5 would be another set.

@@ -94,6 +94,17 @@ TEST(Usage, RankIsByUseThenByNumber) {
   EXPECT_EQ(measure::rank_by_use(kToyCounts), (std::vector<std::int32_t>{1, 0, 2, 3}));
 }
 
+// As many as K3 has in a layer: a sort that is not stable keeps a few equals in order, not so many.
+TEST(Usage, RankOfManyEqualsIsByNumber) {
+  Counts counts;
+  std::vector<std::int32_t> want;
+  for (int e = 0; e < 896; ++e) counts.push_back(e % 3);
+  for (const int first : {2, 1, 0}) {
+    for (int e = first; e < 896; e += 3) want.push_back(e);
+  }
+  EXPECT_EQ(measure::rank_by_use(counts), want);
+}
+
 double entropy_in(const Counts& counts, const std::function<double(double)>& log, bool all) {
   double sum = 0.0, total = 0.0;
   for (const std::int64_t c : counts) total += static_cast<double>(c);

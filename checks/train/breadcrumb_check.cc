@@ -22,6 +22,7 @@ using checks::toy_job;
 using engine::train::Breadcrumb;
 using engine::train::Job;
 using engine::train::SweepFunctions;
+using engine::train::Whereabouts;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -119,6 +120,15 @@ TEST(Breadcrumb, TheLastOneCounts) {
   EXPECT_GE(next.left_behind()->peak_rss_bytes, next.left_behind()->rss_bytes);
   EXPECT_EQ(next.left_behind()->ending, engine::train::Ending::kNone);
   EXPECT_EQ(fs::file_size(folder / "breadcrumb.json"), 256u);
+}
+
+TEST(Breadcrumb, SaysPlaceAndMemory) {
+  const Whereabouts first{7, "forward", 0, 43'100'000, 45'000'000};
+  EXPECT_EQ(engine::train::describe(first),
+            "step 7, forward, after layer 0, with 43.1 MB resident (at most 45.0 MB)");
+  EXPECT_EQ(engine::train::place({7, "backward", 12}), "step 7, backward, after layer 12");
+  EXPECT_EQ(engine::train::place({7, "update", -1}), "step 7, update");
+  EXPECT_EQ(engine::train::place({0, "start", -1}), "the time before its first step");
 }
 
 // Whatever stands there instead: nothing is said, and nothing is lost.

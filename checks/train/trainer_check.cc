@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "checks/compare.h"
+#include "checks/engine_run.h"
 #include "checks/train/toy.h"
 #include "engine/base/error.h"
 #include "engine/base/parallel.h"
@@ -163,6 +164,45 @@ TEST(Trainer, G2_TokensWeighTheSameHoweverSequencesAreBatched) {
   const auto result = checks::compare(weighted({seen[0]}), weighted({alone(job, 0), alone(job, 1)}),
                                       rounding_of(weighted({seen[0]})));
   EXPECT_TRUE(result) << result.why;
+}
+
+// The loss of a whole model's step over 3 and 12 trained tokens is the mean of all 15. Each sequence's
+// losses come from a sweep of its own over the base model, which the adapter at first is.
+TEST(Trainer, LossIsTheMeanOverTrainedTokensNotOverSequences) {
+  const ScratchFolder folder;
+  checks::Engine engine(checks::tiny_checkpoint());
+  Job job = toy_job(folder.path() / "run");
+  job.sequence_names = {"short", "long"};
+  job.sequences = {checks::random_ids(4, engine.config().vocabulary, 1),
+                   checks::random_ids(13, engine.config().vocabulary, 2)};
+  job.settings.adapter = {2, 4.0, {"q"}};
+  job.settings.mask_first = 0;
+  job.settings.sequences = 2;
+  job.settings.schedule.total = 1;
+  double sum = 0.0, sum_of_means = 0.0, tokens = 0.0;
+  for (std::size_t i = 0; i < 2; ++i) {
+    double own = 0.0;
+    for (const double nll : engine.model.forward(alone(job, i), nullptr).nll) own += nll;
+    const auto count = static_cast<double>(alone(job, i).trained());
+    sum += own;
+    sum_of_means += own / count;
+    tokens += count;
+  }
+  ASSERT_EQ(tokens, 15.0);
+  const SweepFunctions functions{[&](const Batch& batch, AdapterSet& set, const SweepHooks& hooks) {
+                                   return engine.model.forward_backward(batch, set, hooks);
+                                 },
+                                 {}};
+  engine::train::OpenRun open = engine::train::open_run(job);
+  AdapterSet adapters(engine.config(), open.job.settings.adapter, engine.budget);
+  engine::train::Trainer(std::move(open), adapters, engine.budget, functions).run();
+  const auto steps = phase(log_of(folder.path() / "run"), "step_end");
+  ASSERT_EQ(steps.size(), 1u);
+  const auto loss = steps[0].at("loss").get<double>();
+  // Sums of 15 terms of one sign in two orders, and a quotient each.
+  const double allowed = 16 * std::numeric_limits<double>::epsilon() * loss;
+  EXPECT_NEAR(loss, sum / tokens, allowed);
+  EXPECT_GT(std::abs(loss - sum_of_means / 2.0), allowed) << "the fault would not be seen";
 }
 
 TEST(Trainer, GradientThatIsNotFiniteStopsBeforeAnythingIsChanged) {
