@@ -3,6 +3,7 @@
 
 #include "checks/adapter/exports.h"
 #include "engine/adapter/delta_proof.h"
+#include "engine/adapter/export.h"
 #include "engine/adapter/native.h"
 #include "engine/cli/adapter_modules.h"
 #include "oracle/safetensors.h"
@@ -11,6 +12,8 @@ namespace {
 
 using checks::AdapterCase;
 using checks::Deltas;
+using testing::AllOf;
+using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 using Export = AdapterCase;
@@ -56,6 +59,56 @@ TEST_F(Export, MatricesLongerThanAPiece) {
   EXPECT_EQ(written.bytes("base_model.model.language_model.model.layers.5.self_attn.q_proj."
                           "lora_A.weight"),
             wanted.bytes("layers.5.q.lora_A"));
+}
+
+// In the first matrix, last value.
+TEST_F(Export, ValuesThatTheFileCannotCarryAreRefused) {
+  engine::adapter::NativeAdapter native = engine::adapter::read_native_adapter(shared_->adapter);
+  std::vector<float> values(native.tensors[0].values.begin(), native.tensors[0].values.end());
+  native.tensors[0].values = values;
+  const fs::path adapter = scratch_ / "edge.safetensors";
+  const auto write = [&](std::uint32_t bits) {
+    values.back() = std::bit_cast<float>(bits);
+    engine::adapter::write_native_adapter(adapter, native.tensors, native);
+  };
+  // Half a unit above the largest bfloat16, 0x7F7F, is rounded to even, which is infinity.
+  for (const std::uint32_t sign : {0u, 0x80000000u}) {
+    for (const std::uint32_t bits : {0x7F7F8000u, 0x7F7FFFFFu}) {
+      write(sign | bits);
+      for (const char* format : {"peft", "gguf"}) {
+        EXPECT_THAT(refusal({"--format", format, "--dtype", "bf16"}, adapter),
+                    AllOf(HasSubstr(native.tensors[0].name), HasSubstr("BF16 cannot carry")));
+      }
+    }
+  }
+  // The largest that bfloat16 has room for, and that float32 has.
+  for (const auto& [bits, dtype] : {std::pair{0x7F7F7FFFu, "bf16"}, {0x7F7FFFFFu, "f32"}}) {
+    write(bits);
+    EXPECT_EQ(
+        checks::adapter_command({"export", adapter.string(), "--model", shared_->model.string(),
+                                 "--out", (scratch_ / dtype).string(), "--format", "peft",
+                                 "--dtype", dtype, "--probe-tokens", "0"}),
+        "");
+  }
+  // A file that holds one is refused when it is read; what comes otherwise, when it is written.
+  const checks::Engine engine(shared_->model);
+  const engine::cli::AdapterModules modules(engine.config(), engine.model.shards());
+  for (const std::uint32_t bits : {0x7F800000u, 0xFF800000u, 0x7FC00000u}) {
+    values.back() = std::bit_cast<float>(bits);
+    for (const auto dtype : {engine::base::Dtype::kF32, engine::base::Dtype::kBf16}) {
+      engine::adapter::ExportSettings settings;
+      settings.dtype = dtype;
+      try {
+        write_export(scratch_.path(), native, modules.base(), modules.base().modules, settings);
+        ADD_FAILURE() << values.back() << " was written";
+      } catch (const engine::base::Error& error) {
+        EXPECT_THAT(error.what(),
+                    AllOf(HasSubstr(native.tensors[0].name),
+                          HasSubstr(engine::base::name_of(dtype)), HasSubstr("cannot carry")));
+      }
+      EXPECT_FALSE(fs::exists(scratch_ / "adapter_config.json"));
+    }
+  }
 }
 
 // From the bits, apart from the rounding of the engine.

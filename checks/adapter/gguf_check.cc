@@ -128,6 +128,71 @@ TEST(GgufHeader, AnyByte) {
   EXPECT_GT(refused, 200);
 }
 
+// Two tensors, 96 and 84 bytes, laid for `laid`, in a file that says `stated`; `fill` moves the
+// header's end.
+std::string aligned_file(std::uint32_t stated, std::size_t laid, std::size_t fill) {
+  std::string bytes = "GGUF";
+  const auto put = [&](auto value) {
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  };
+  const auto text = [&](const std::string& value) {
+    put(std::uint64_t{value.size()});
+    bytes += value;
+  };
+  const auto pad = [&] { bytes.resize((bytes.size() + laid - 1) / laid * laid); };
+  put(std::uint32_t{3});
+  put(std::uint64_t{2});
+  put(std::uint64_t{2});
+  text("general.alignment");
+  put(std::uint32_t{4});
+  put(stated);
+  text("fill");
+  put(std::uint32_t{8});
+  text(std::string(fill, 'f'));
+  for (const std::int64_t rows : {8, 7}) {
+    text(rows == 8 ? "x.lora_a" : "x.lora_b");
+    put(std::uint32_t{2});
+    put(std::int64_t{3});
+    put(rows);
+    put(std::uint32_t{0});
+    put(std::uint64_t{rows == 8 ? 0 : (96 + laid - 1) / laid * laid});
+  }
+  pad();
+  bytes.append(96, 'a');
+  pad();
+  return bytes.append(84, 'b');
+}
+
+// Another writer may align otherwise: the header's end and every tensor's are then padded to that.
+TEST(GgufHeader, AlignmentIsWhatTheFileSays) {
+  const checks::ScratchFolder scratch;
+  const auto read = [&](const std::string& bytes) {
+    write_bytes(scratch / "a", bytes);
+    return engine::adapter::read_gguf(engine::store::File(scratch / "a")).tensors;
+  };
+  for (const std::uint32_t alignment : {8u, 32u, 64u, 256u}) {
+    for (std::size_t fill = 0; fill < 256; fill += 17) {
+      const std::string bytes = aligned_file(alignment, alignment, fill);
+      const auto tensors = read(bytes);
+      ASSERT_EQ(tensors.size(), 2u);
+      ASSERT_EQ(bytes.substr(tensors[0].offset, tensors[0].bytes), std::string(96, 'a'))
+          << alignment << ' ' << fill;
+      ASSERT_EQ(bytes.substr(tensors[1].offset, tensors[1].bytes), std::string(84, 'b'))
+          << alignment << ' ' << fill;
+    }
+  }
+  EXPECT_ANY_THROW(read(aligned_file(64, 32, 0)));
+  EXPECT_ANY_THROW(read(aligned_file(32, 64, 0)));
+  for (const std::uint32_t none : {0u, 24u, 33u}) {
+    try {
+      read(aligned_file(none, 32, 0));
+      ADD_FAILURE() << none;
+    } catch (const engine::base::Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr("general.alignment is no power of two"));
+    }
+  }
+}
+
 TEST_F(Gguf, PlantedFaults) {
   const fs::path folder = exported("f32", {"--format", "gguf"});
   const fs::path file = folder / "adapter.gguf";

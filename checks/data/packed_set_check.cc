@@ -33,6 +33,11 @@ TEST(Packing, InOrderAndFirstFit) {
   const std::vector<std::int64_t> lengths{5, 6, 3, 4, 2, 10, 1};
   EXPECT_EQ(pack(lengths, 10, Packing::kInOrder), (Groups{{0}, {1, 2}, {3, 4}, {5}, {6}}));
   EXPECT_EQ(pack(lengths, 10, Packing::kFirstFit), (Groups{{0, 2, 4}, {1, 3}, {5}, {6}}));
+  // What is left is all used: a document that fits exactly fits.
+  const std::vector<std::int64_t> exact{4, 6, 1, 9, 10, 3};
+  for (const Packing packing : {Packing::kInOrder, Packing::kFirstFit}) {
+    EXPECT_EQ(pack(exact, 10, packing), (Groups{{0, 1}, {2, 3}, {4}, {5}}));
+  }
   EXPECT_TRUE(pack({}, 10, Packing::kFirstFit).empty());
   EXPECT_TRUE(pack({}, 10, Packing::kInOrder).empty());
 }

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,8 +56,11 @@ TEST(SpecialTokens, I6_Exactly256AndNoIdBehindThem) {
   }
   // Ranks and reserved ids must be the vocabulary that config.json states.
   TokenizerFolder folder(512);
-  EXPECT_THAT(refusal([&] { Tokenizer(folder.path(), 514); }),
-              AllOf(HasSubstr("256 ranks and 256 reserved ids make 512"), HasSubstr("514")));
+  for (const int vocabulary : {510, 511, 513, 514}) {
+    EXPECT_THAT(refusal([&] { Tokenizer(folder.path(), vocabulary); }),
+                AllOf(HasSubstr("256 ranks and 256 reserved ids make 512"),
+                      HasSubstr(fmt::format("vocab_size {}", vocabulary))));
+  }
   const Tokenizer tokenizer = folder.open();
   EXPECT_EQ(tokenizer.decode(Ids{511}), "[PAD]");
   for (const std::int32_t id : {512, 513, -1}) {
@@ -148,15 +152,40 @@ TEST(Tokenizer, MillionsOfEqualLetters) {
   }
 }
 
-// The cut behind 25,000 equal characters is part of the ids.
+// What the join of "aa" alone makes of a text that is cut before these characters.
+Ids joined_pairs(const std::string& text, const std::set<std::size_t>& cuts) {
+  Ids ids;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool pair = text.compare(at, 2, "aa") == 0 && !cuts.contains(at + 1);
+    ids.push_back(pair ? 256 : text[at]);
+    at += pair ? 1 : 0;
+  }
+  return ids;
+}
+
+// The cuts behind 25,000 characters of a run and behind 400,000 of a text are part of the ids. They
+// divide a pair here, and so does a limit that divides theirs, somewhere before.
 TEST(Tokenizer, LongTextsAreCutBeforeMatching) {
   TokenizerFolder folder(512);
   folder.write("tiktoken.model", checks::ranks_text(512) + "YWE= 256\n");
   folder.write("tokenizer_config.json", engine::model::tokenizer_config_json(513));
   const Tokenizer tokenizer(folder.path(), 513);
-  const Ids ids = tokenizer.encode(std::string(25'001 + 25'000, 'a'), "text");
-  EXPECT_EQ(ids.size(), 12'500u + 12'500u + 1u);
-  EXPECT_EQ(ids.back(), 'a');
+  const std::string letters(25'001 + 25'000, 'a');
+  EXPECT_TRUE(tokenizer.encode(letters, "text") == joined_pairs(letters, {25'000, 50'000}));
+  std::string run(30'001, 'a');
+  run[0] = 'b';
+  const Ids of_run = tokenizer.encode(run, "text");
+  EXPECT_TRUE(of_run == joined_pairs(run, {25'000}));
+  for (const std::size_t other : {2'500, 5'000, 24'999, 25'001}) {
+    EXPECT_FALSE(of_run == joined_pairs(run, {other})) << other;
+  }
+  std::string words;
+  while (words.size() < 401'000) words += "aa ";
+  const Ids of_words = tokenizer.encode(words, "text");
+  EXPECT_TRUE(of_words == joined_pairs(words, {400'000}));
+  for (const std::size_t other : {40'000, 399'999, 400'001}) {
+    EXPECT_FALSE(of_words == joined_pairs(words, {other})) << other;
+  }
 }
 
 TEST(Tokenizer, InvalidUtf8IsNamedWithItsOffset) {
