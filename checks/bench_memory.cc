@@ -8,17 +8,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <numeric>
 #include <optional>
 #include <vector>
 
+#include "engine/base/error.h"
 #include "engine/base/rng.h"
+#include "engine/cli/waiting.h"
 #include "engine/model/model.h"
 #include "engine/train/moments.h"
 
@@ -65,7 +67,7 @@ void say(const char* what, const model::SweepResult& result, Clock::time_point s
 
 class Bench {
  public:
-  Bench(const char* folder, std::int64_t tokens, std::uint64_t ram)
+  Bench(const std::string& folder, std::int64_t tokens, std::uint64_t ram)
       : budget_(ram), model_(folder, budget_), batch_(random_batch(tokens, config().vocabulary)) {
     budget_.reserve("program, libraries, tensor index", base::rss_bytes() + (24 << 20));
     fmt::print("opened: {} tensors, RSS {}, reads {}\n", model_.shards().entries().size(),
@@ -96,6 +98,9 @@ class Bench {
   }
 
   double layer(std::int64_t layer) {
+    if (layer >= config().layers) {
+      throw base::Error("layer {}: the model has {}, from 0 on", layer, config().layers);
+    }
     const std::int64_t wide = batch_.size() * config().hidden,
                        entries = config().bank_before(layer);
     // What is given to the layer is this program's, not the sweep's.
@@ -150,13 +155,10 @@ class Bench {
   std::optional<model::AdapterSet> adapters_;
 };
 
-int bench_all(int argc, char** argv) {
-  if (argc != 4 && argc != 5) {
-    fmt::print(stderr, "usage: bench_memory MODEL TOKENS RAM [LAYER]\n");
-    return 2;
-  }
-  Bench bench(argv[1], std::atoll(argv[2]), base::parse_bytes(argv[3]));
-  const double norm = argc == 5 ? bench.layer(std::atoll(argv[4])) : bench.step();
+int bench_all(const std::string& folder, std::int64_t tokens, const std::string& ram,
+              const std::optional<std::int64_t>& layer) {
+  Bench bench(folder, tokens, base::parse_bytes(ram));
+  const double norm = layer ? bench.layer(*layer) : bench.step();
   const auto peak = static_cast<double>(base::peak_rss_bytes() + base::swap_bytes());
   const auto limit = static_cast<double>(bench.budget().limit_bytes());
   fmt::print("peak RSS and swap / budget: {:.0f} MB / {:.0f} MB = {:.3f}\n", peak / 1e6,
@@ -167,8 +169,24 @@ int bench_all(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  engine::cli::wait_passively(argv);
+  CLI::App app("What training holds and reads: one step, or one layer up and down.");
+  std::string model, ram;
+  std::int64_t tokens = 0;
+  std::optional<std::int64_t> layer;
+  app.add_option("model", model, "checkpoint folder")->required();
+  app.add_option("tokens", tokens, "random tokens")
+      ->required()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  app.add_option("ram", ram, "memory budget, as 3GB")->required();
+  app.add_option("layer", layer, "this layer alone")->check(CLI::NonNegativeNumber);
   try {
-    return bench_all(argc, argv);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    return bench_all(model, tokens, ram, layer);
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_memory: {}\n", error.what());
     return 1;

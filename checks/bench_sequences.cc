@@ -18,15 +18,16 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <string>
 
 #include "checks/throttled_sweep.h"
 #include "engine/base/parallel.h"
+#include "engine/cli/waiting.h"
 #include "engine/model/forecast.h"
 
 namespace {
@@ -38,7 +39,7 @@ using engine::store::Throttle;
 
 constexpr double kAllowed = 0.15;  // issue "Out of core for real"
 
-model::StepWork work_of(const char* folder, const ThrottledSweep& bench, std::int64_t tokens,
+model::StepWork work_of(const std::string& folder, const ThrottledSweep& bench, std::int64_t tokens,
                         std::int64_t sequences) {
   engine::base::RamBudget budget(bench.budget_bytes());
   const model::Model opened(folder, budget);
@@ -53,25 +54,19 @@ model::StepWork work_of(const char* folder, const ThrottledSweep& bench, std::in
   return model::step_work(opened.shards(), config, adapters, plan, tokens, sequences, distinct);
 }
 
-int bench_all(int argc, char** argv) {
-  if (argc < 2 || argc > 4) {
-    fmt::print(stderr, "usage: bench_sequences MODEL [TOKENS [MB/S]]\n");
-    return 2;
-  }
-  const std::int64_t tokens = argc > 2 ? std::atoll(argv[2]) : 32;
-  double rate = argc > 3 ? std::atof(argv[3]) * 1e6 : 0.0;
+int bench_all(const std::string& folder, std::int64_t tokens, double rate) {
   engine::base::set_threads(1);
   bool holds = true;
   double first_rate = 0.0, first_hour = 0.0, last_hour = 0.0, worst = 0.0;
   std::int64_t most = 1;
   for (std::int64_t sequences = 1; sequences <= 16; sequences *= 2) {
-    const ThrottledSweep bench(argv[1], tokens, sequences, Throttle::Clock::kProcessor);
+    const ThrottledSweep bench(folder, tokens, sequences, Throttle::Clock::kProcessor);
     if (sequences == 1) bench.run(1e12);  // the page cache holds the model from here on
     const ThrottledSample before = bench.run(1e12);
     if (rate == 0.0) rate = static_cast<double>(before.result.bytes_read) / before.computed / 4;
     const ThrottledSample sample = bench.run(rate);
     const double alone = (before.computed + bench.run(1e12).computed) / 2;
-    const model::StepWork work = work_of(argv[1], bench, tokens, sequences);
+    const model::StepWork work = work_of(folder, bench, tokens, sequences);
     const double flops = work.flops / alone;
     if (sequences == 1) first_rate = flops;
     const model::StepTime said = model::step_time(work, {rate, 0.0, flops});
@@ -107,8 +102,22 @@ int bench_all(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  engine::cli::wait_passively(argv);
+  CLI::App app("Tokens an hour against sequences a step.");
+  std::string folder;
+  std::int64_t tokens = 32;
+  double rate = 0.0;
+  app.add_option("model", folder, "checkpoint folder")->required();
+  app.add_option("tokens", tokens, "tokens of a sequence")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  app.add_option("rate", rate, "MB/s of the device")->check(CLI::Range(0.001, 1e9));
   try {
-    return bench_all(argc, argv);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    return bench_all(folder, tokens, rate * 1e6);
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_sequences: {}\n", error.what());
     return 1;

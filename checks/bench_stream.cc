@@ -13,14 +13,15 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <string>
 
 #include "checks/throttled_sweep.h"
 #include "engine/base/parallel.h"
+#include "engine/cli/waiting.h"
 
 namespace {
 
@@ -54,16 +55,9 @@ double measure(const ThrottledSweep& bench, const char* what, double rate, doubl
   return best;
 }
 
-int bench_all(int argc, char** argv) {
-  if (argc < 2 || argc > 5) {
-    fmt::print(stderr, "usage: bench_stream MODEL [TOKENS [REPETITIONS [processor|wall]]]\n");
-    return 2;
-  }
-  const std::int64_t tokens = argc > 2 ? std::atoll(argv[2]) : 64;
-  const int repetitions = argc > 3 ? std::atoi(argv[3]) : 3;
-  const bool wall = argc > 4 && std::string(argv[4]) == "wall";
+int bench_all(const std::string& model, std::int64_t tokens, int repetitions, bool wall) {
   engine::base::set_threads(1);
-  const ThrottledSweep bench(argv[1], tokens, 1,
+  const ThrottledSweep bench(model, tokens, 1,
                              wall ? Throttle::Clock::kWall : Throttle::Clock::kProcessor);
   bench.run(1e12);  // the page cache holds the model from here on
   double alone = 0.0;
@@ -92,8 +86,24 @@ int bench_all(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  engine::cli::wait_passively(argv);
+  CLI::App app("Does reading overlap computing?");
+  std::string model, clock = "processor";
+  std::int64_t tokens = 64;
+  int repetitions = 3;
+  app.add_option("model", model, "checkpoint folder")->required();
+  app.add_option("tokens", tokens, "random tokens")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  app.add_option("repetitions", repetitions, "the least disturbed counts")
+      ->check(CLI::PositiveNumber);
+  app.add_option("clock", clock, "processor or wall")->check(CLI::IsMember({"processor", "wall"}));
   try {
-    return bench_all(argc, argv);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  try {
+    return bench_all(model, tokens, repetitions, clock == "wall");
   } catch (const std::exception& error) {
     fmt::print(stderr, "bench_stream: {}\n", error.what());
     return 1;

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
 
 #include "checks/engine_run.h"
+#include "engine/model/expert_stream.h"
 #include "engine/model/forecast.h"
 
 namespace {
@@ -134,6 +136,32 @@ TEST(Forecast, DistinctExperts) {
   EXPECT_NEAR(engine::model::distinct_experts(even, 100),
               engine::model::distinct_experts_if_even(config, 100), 1e-9);
   EXPECT_DOUBLE_EQ(engine::model::distinct_experts(uneven, 2), 2.0 + 2 * 0.75);
+}
+
+// With room for every expert nothing of them is read on the way down, to the byte, whatever part of a
+// byte their mean number is. Rounding up and up-and-down apart is one byte less than nothing.
+TEST(Forecast, NothingIsLeftWhereEveryExpertIsKept) {
+  RamBudget budget(kAmple);
+  const Model model(checks::tiny_checkpoint(), budget);
+  const auto& config = model.config();
+  const AdapterSet outline(config, {});
+  Plan plan;
+  plan.expert_slots = config.layers * config.experts + 1;
+  bool apart = false;
+  for (std::int64_t tokens = 1; tokens <= 64; ++tokens) {
+    std::vector<double> distinct(static_cast<std::size_t>(config.layers));
+    for (std::int64_t layer = config.dense_layers; layer < config.layers; ++layer) {
+      distinct[static_cast<std::size_t>(layer)] =
+          engine::model::distinct_experts_if_even(config, tokens);
+    }
+    const StepWork work =
+        engine::model::step_work(model.shards(), config, outline, plan, tokens, 1, distinct);
+    EXPECT_EQ(work.rest.expert_bytes, 0u) << tokens;
+    const auto sum = std::accumulate(distinct.begin(), distinct.end(), 0.0) *
+                     static_cast<double>(engine::model::ExpertStream::bytes(config));
+    apart = apart || std::llround(2 * sum) < 2 * std::llround(sum);
+  }
+  EXPECT_TRUE(apart) << "no number of tokens shows the difference";
 }
 
 TEST(Forecast, TheSlowestSaysHowLongItTakes) {

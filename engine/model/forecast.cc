@@ -166,12 +166,13 @@ StepWork step_work(const store::ShardReader& shards, const Config& config,
   };
   work.flops = flops * products;
   work.trunk_bytes = 2 * (layers + trunk.output_mix + trunk.head) + trunk.dense_again;
-  work.expert_bytes = bytes_of(2.0 * experts);
   work.embedding_bytes =
       static_cast<std::uint64_t>(std::min(all, config.vocabulary) * config.hidden * 2);
   work.saved_trunk_bytes = saved_trunk(trunk, config, plan.weights_slots - 1);
   work.saved_expert_bytes = bytes_of(std::min(static_cast<double>(plan.expert_slots - 1), experts));
+  // Rounded once: what is left below for the way down must not come out negative.
   work.up_mlp.expert_bytes = bytes_of(experts);
+  work.expert_bytes = 2 * work.up_mlp.expert_bytes;
   work.rest = {flops * (products - up), work.trunk_bytes - layers - work.saved_trunk_bytes,
                work.expert_bytes - work.up_mlp.expert_bytes - work.saved_expert_bytes};
   return work;
