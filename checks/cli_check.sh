@@ -110,7 +110,7 @@ refuses "and has no option that does nothing" 2 "--scratch" "$lazylora" make-mod
 refuses "a whole shape has no layers to choose from" 2 "real-layers" "$lazylora" make-model "$out/other" --real-layers 1
 pack=("$lazylora" pack "$out/model")
 refuses "a packed copy that does not fit names its file" 1 "pack.safetensors" bash -c 'ulimit -f 64; "$@"' _ "${pack[@]}" "$out/pack"
-[ ! -e "$out/pack" ] && [ ! -e "$out/pack.tmp" ]
+[ ! -e "$out/pack" ] && [ ! -e "$out/pack.lazylora-tmp" ]
 verdict "and leaves nothing" $?
 refuses "a packed copy keeps to its budget" 1 "a piece of a tensor" "${pack[@]}" "$out/pack" --ram 1MB
 refuses "a packed copy that is not there is named" 1 "$out/pack/pack.json" "${forward[@]}" "$out/ids" --pack "$out/pack"
@@ -249,7 +249,7 @@ pair() { # OUT COMMAND...
   shift
   for i in 1 2; do ("$@" >/dev/null 2>&1; echo $? >"$result.rc$i") & done
   wait
-  [ "$(sort "$result.rc1" "$result.rc2" | tr '\n' ' ')" = "0 1 " ] && [ ! -e "$result.tmp" ]
+  [ "$(sort "$result.rc1" "$result.rc2" | tr '\n' ' ')" = "0 1 " ] && [ ! -e "$result.lazylora-tmp" ]
 }
 pair "$out/both" "$lazylora" make-model "$out/both" --seed 3 && "$lazylora" shards "$out/both" >/dev/null 2>&1
 verdict "two make-model into one folder" $?

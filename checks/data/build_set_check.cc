@@ -184,7 +184,7 @@ TEST(BuildSet, NothingIsOverwrittenOrHalfWritten) {
     EXPECT_NE(shop.why_not("full"), "");
   }
   EXPECT_FALSE(std::filesystem::exists(shop.path("full")));
-  EXPECT_FALSE(std::filesystem::exists(shop.path("full.tmp")));
+  EXPECT_FALSE(std::filesystem::exists(shop.path("full.lazylora-tmp")));
   RamBudget small(1000);
   EXPECT_THAT(refusal([&] {
                 engine::data::build_set(shop.path("small"), shop.settings, shop.tokenizer(),

@@ -64,7 +64,7 @@ class Corpus : public testing::Test {
     change(entries[1]);
     const std::string said = refusal([&] { build(lines(entries)); });
     EXPECT_FALSE(std::filesystem::exists(scratch_ / "out"));
-    EXPECT_FALSE(std::filesystem::exists(scratch_ / "out.tmp"));
+    EXPECT_FALSE(std::filesystem::exists(scratch_ / "out.lazylora-tmp"));
     return said;
   }
   // Why a folder whose manifest was changed is not read.
@@ -115,10 +115,10 @@ TEST_F(Corpus, KeepsWhatIsDatedAfterTheDay) {
 
 // A file that is written under a name of its own first takes that from the text that has it.
 TEST_F(Corpus, NoTextIsWrittenOverByAnother) {
-  write("a.tmp", "one text");
+  write("a.lazylora-tmp", "one text");
   write("a", "another");
-  for (const char* first : {"a.tmp", "a"}) {
-    const char* second = first == std::string("a") ? "a.tmp" : "a";
+  for (const char* first : {"a.lazylora-tmp", "a"}) {
+    const char* second = first == std::string("a") ? "a.lazylora-tmp" : "a";
     build(lines({entry(first, "2025-01-01"), entry(second, "2025-01-01")}));
     const data::Corpus corpus = data::read_corpus(scratch_ / "out");
     ASSERT_EQ(corpus.texts.size(), 2U);

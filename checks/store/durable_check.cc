@@ -52,7 +52,7 @@ TEST(DurableFile, AppearsCompleteOrNotAtAll) {
     file.write(std::as_bytes(std::span(std::string_view("one "))));
     file.write(std::as_bytes(std::span(std::string_view("two"))));
     EXPECT_EQ(file.size(), 7u);
-    EXPECT_THAT(names_in(scratch.path()), ElementsAre("state.tmp"));
+    EXPECT_THAT(names_in(scratch.path()), ElementsAre("state.lazylora-tmp"));
     file.commit();
     EXPECT_THAT(names_in(scratch.path()), ElementsAre("state"));
   }
@@ -72,7 +72,7 @@ TEST(DurableFile, HasOneWriter) {
   DurableFile first(scratch / "state");
   first.write(std::as_bytes(std::span(std::string_view("first"))));
   EXPECT_THAT(error_of([&] { DurableFile second(scratch / "state"); }),
-              AllOf(HasSubstr("state.tmp"), HasSubstr("another process is writing it")));
+              AllOf(HasSubstr("state.lazylora-tmp"), HasSubstr("another process is writing it")));
   first.commit();
   EXPECT_EQ(read_bytes(scratch / "state"), "first");
   EXPECT_EQ(error_of([&] { write_file_durably(scratch / "state", "second"); }), "no error");
@@ -84,7 +84,7 @@ TEST(TemporaryFolder, HasOneWriter) {
   TemporaryFolder first(scratch / "out");
   write_bytes(first.path() / "a", "first");
   EXPECT_THAT(error_of([&] { TemporaryFolder second(scratch / "out"); }),
-              AllOf(HasSubstr("out.tmp"), HasSubstr("another process is writing it")));
+              AllOf(HasSubstr("out.lazylora-tmp"), HasSubstr("another process is writing it")));
   EXPECT_EQ(read_bytes(first.path() / "a"), "first");
   first.commit();
   EXPECT_THAT(names_in(scratch / "out"), ElementsAre("a"));
@@ -94,7 +94,7 @@ TEST(TemporaryFolder, HasOneWriter) {
 TEST(DurableFile, ReplacesAnOldFileAndALeftover) {
   const ScratchFolder scratch;
   write_bytes(scratch / "state", "old");
-  write_bytes(scratch / "state.tmp", "left by a killed run, longer than what comes");
+  write_bytes(scratch / "state.lazylora-tmp", "left by a killed run, longer than what comes");
   write_file_durably(scratch / "state", "new");
   EXPECT_THAT(names_in(scratch.path()), ElementsAre("state"));
   EXPECT_EQ(read_bytes(scratch / "state"), "new");
@@ -104,9 +104,9 @@ TEST(DurableFile, ReplacesAnOldFileAndALeftover) {
 TEST(DurableFile, FullDiskIsNamedAndTheOldFileSurvives) {
   const ScratchFolder scratch;
   write_bytes(scratch / "state", "old");
-  std::filesystem::create_symlink("/dev/full", scratch / "state.tmp");
+  std::filesystem::create_symlink("/dev/full", scratch / "state.lazylora-tmp");
   EXPECT_THAT(error_of([&] { write_file_durably(scratch / "state", "new"); }),
-              AllOf(HasSubstr((scratch / "state.tmp").string()), HasSubstr("offset 0"),
+              AllOf(HasSubstr((scratch / "state.lazylora-tmp").string()), HasSubstr("offset 0"),
                     HasSubstr("3 bytes not written"), HasSubstr("No space left")));
   EXPECT_THAT(names_in(scratch.path()), ElementsAre("state"));
   EXPECT_EQ(read_bytes(scratch / "state"), "old");
@@ -138,7 +138,7 @@ TEST(TemporaryFolder, AppearsCompleteOrNotAtAll) {
     std::filesystem::create_directory(folder.path() / "below");
     write_bytes(folder.path() / "adapter", "a");
     write_bytes(folder.path() / "below" / "state", "s");
-    EXPECT_THAT(names_in(scratch.path()), ElementsAre("step_00005.tmp"));
+    EXPECT_THAT(names_in(scratch.path()), ElementsAre("step_00005.lazylora-tmp"));
     folder.commit();
   }
   EXPECT_THAT(names_in(scratch.path()), ElementsAre("step_00005"));
@@ -154,7 +154,7 @@ TEST(TemporaryFolder, StandsBesideItsFinalNameHoweverThatIsWritten) {
   const ScratchFolder scratch;
   {
     TemporaryFolder folder(scratch / "./a/b/");
-    EXPECT_THAT(names_in(scratch / "a"), ElementsAre("b.tmp"));
+    EXPECT_THAT(names_in(scratch / "a"), ElementsAre("b.lazylora-tmp"));
     write_bytes(folder.path() / "file", "f");
     folder.commit();
   }
@@ -163,13 +163,23 @@ TEST(TemporaryFolder, StandsBesideItsFinalNameHoweverThatIsWritten) {
 
 TEST(TemporaryFolder, StartsEmptyAndMayReplaceAnEmptyFolder) {
   const ScratchFolder scratch;
-  std::filesystem::create_directories(scratch / "run.tmp/old");
+  std::filesystem::create_directories(scratch / "run.lazylora-tmp/old");
   std::filesystem::create_directory(scratch / "run");
   TemporaryFolder folder(scratch / "run");
   EXPECT_THAT(names_in(folder.path()), IsEmpty());
   write_bytes(folder.path() / "file", "f");
   folder.commit();
   EXPECT_THAT(names_in(scratch.path()), ElementsAre("run"));
+}
+
+// Somebody's own, which a run beside it once took for what a killed run had left.
+TEST(TemporaryFolder, LeavesAFolderCalledTmpAlone) {
+  const ScratchFolder scratch;
+  std::filesystem::create_directory(scratch / "run.tmp");
+  write_bytes(scratch / "run.tmp/thesis", "t");
+  TemporaryFolder folder(scratch / "run");
+  folder.commit();
+  EXPECT_EQ(read_bytes(scratch / "run.tmp/thesis"), "t");
 }
 
 TEST(TemporaryFolder, NeverReplacesAFolderThatHoldsSomething) {
@@ -205,12 +215,12 @@ TEST(DurableFile, PlantedFaults) {
       survives_a_full_disk([](const std::filesystem::path& path) { write_bytes(path, "newer"); }));
   // Renamed without a look at what was written.
   EXPECT_FALSE(survives_a_full_disk([](const std::filesystem::path& path) {
-    write_bytes(path.string() + ".tmp", "newer");
-    std::filesystem::rename(path.string() + ".tmp", path);
+    write_bytes(path.string() + ".lazylora-tmp", "newer");
+    std::filesystem::rename(path.string() + ".lazylora-tmp", path);
   }));
   // The temporary is left behind.
   EXPECT_FALSE(survives_a_full_disk([](const std::filesystem::path& path) {
-    write_bytes(path.string() + ".tmp", "newer");
+    write_bytes(path.string() + ".lazylora-tmp", "newer");
     throw Error("disk full");
   }));
 }

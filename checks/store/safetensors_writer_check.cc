@@ -126,7 +126,7 @@ TEST(SafetensorsWriter, UnfinishedLeavesNothing) {
 
 TEST(SafetensorsWriter, FullDiskNamesFileAndBytesAndLeavesNothing) {
   const ScratchFolder scratch;
-  std::filesystem::create_symlink("/dev/full", scratch / "f.safetensors.tmp");
+  std::filesystem::create_symlink("/dev/full", scratch / "f.safetensors.lazylora-tmp");
   try {
     SafetensorsWriter writer(scratch / "f.safetensors", kSpecs);
     FAIL() << "no error";

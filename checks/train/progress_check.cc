@@ -60,7 +60,7 @@ struct Machine {
   bool checkpoint_is_being_made() const {
     if (!fs::exists(run / "checkpoints")) return false;
     for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
-      if (entry.path().extension() == ".tmp") return true;
+      if (entry.path().extension() == ".lazylora-tmp") return true;
     }
     return false;
   }

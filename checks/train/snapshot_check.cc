@@ -141,7 +141,7 @@ TEST(Snapshot, KilledWhileWritingLeavesTheOneBefore) {
   const ScratchFolder run;
   save(run.path(), 5);
   // What a kill may leave: a temporary folder at any stage, up to all three files whole.
-  const fs::path temporary = folder_of(run.path(), 10).string() + ".tmp";
+  const fs::path temporary = folder_of(run.path(), 10).string() + ".lazylora-tmp";
   fs::create_directories(temporary);
   EXPECT_EQ(newest_step(run.path()), 5);
   for (const char* name : {"adapter.safetensors", "moments.safetensors", "state.json"}) {

@@ -97,7 +97,7 @@ std::string read_listed(const fs::path& path, CorpusText& text, base::Charge& he
   return bytes;
 }
 
-// Synced with its folder. A DurableFile would take NAME.tmp for its own, and another text may have
+// Synced with its folder. A DurableFile would take NAME.lazylora-tmp for its own, and another text may have
 // that name.
 void write_new(const fs::path& path, const std::string& bytes) {
   std::FILE* file = std::fopen(path.c_str(), "wbx");

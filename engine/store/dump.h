@@ -12,12 +12,12 @@ namespace engine::store {
 
 // Where a forward pass leaves its interior values: an HDF5 file (a path that ends in .h5) or a
 // folder of raw little-endian files NAME.bin without header, the layout of the C reference's dumps.
-// The same names in both; docs/formats.md lists them. Either grows beside PATH as PATH.tmp and
+// The same names in both; docs/formats.md lists them. Either grows beside PATH as PATH.lazylora-tmp and
 // appears under its name when commit() is called; without it, after an error for instance, nothing
 // is left.
 class DumpWriter {
  public:
-  // Errors    Error if `path` exists already or PATH.tmp cannot be made
+  // Errors    Error if `path` exists already or PATH.lazylora-tmp cannot be made
   explicit DumpWriter(const std::filesystem::path& path);
   ~DumpWriter();
 

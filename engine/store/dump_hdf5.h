@@ -9,7 +9,7 @@
 
 namespace engine::store {
 
-// The HDF5 file behind a DumpWriter. It grows as PATH.tmp and appears as PATH when it is complete,
+// The HDF5 file behind a DumpWriter. It grows as PATH.lazylora-tmp and appears as PATH when it is complete,
 // like everything that durable.h writes; equal content makes equal bytes.
 //
 // The HDF5 library (1.10) does not survive a full disk: what it cannot write it keeps, and closing
@@ -21,7 +21,7 @@ class Hdf5Dump {
  public:
   // Errors    Error naming the path and the system's reason
   explicit Hdf5Dump(const std::filesystem::path& path);
-  // Removes PATH.tmp unless commit() was called.
+  // Removes PATH.lazylora-tmp unless commit() was called.
   ~Hdf5Dump();
 
   // A [rows,cols] array. Errors: Error naming path, array and the system's reason

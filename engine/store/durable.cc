@@ -43,7 +43,7 @@ void sync_path(const std::filesystem::path& path, int flags) {
   ::close(descriptor);
 }
 
-std::filesystem::path temporary_name(std::filesystem::path name) { return name += ".tmp"; }
+std::filesystem::path temporary_name(std::filesystem::path name) { return name += ".lazylora-tmp"; }
 
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) {

@@ -9,9 +9,9 @@
 namespace engine::store {
 
 // What is written here is either there as a whole or not at all, also after a power cut: bytes go
-// to a neighbour named PATH.tmp, are fsynced, renamed, and the folder that holds the name is
-// fsynced. PATH.tmp has one writer at a time, a second is refused; one that a killed run left is
-// overwritten by the next.
+// to a neighbour named PATH.lazylora-tmp, are fsynced, renamed, and the folder that holds the name is
+// fsynced. The neighbour has one writer at a time, a second is refused; one that a killed run left is
+// overwritten by the next, which is why its ending is nobody else's: somebody may have a PATH.tmp.
 
 // Nothing is written over: asked before work is begun.
 // Errors    Error if anything bears the name, a link that leads nowhere included
@@ -20,10 +20,10 @@ void require_unused(const std::filesystem::path& out);
 // A file that appears under its final name when it is complete.
 class DurableFile {
  public:
-  // Creates PATH.tmp or empties it.
+  // Creates PATH.lazylora-tmp or empties it.
   // Errors    Error naming the path and the system's reason, or that it has a writer
   explicit DurableFile(const std::filesystem::path& path);
-  // Removes PATH.tmp unless commit() was called.
+  // Removes PATH.lazylora-tmp unless commit() was called.
   ~DurableFile();
   DurableFile(const DurableFile&) = delete;
   DurableFile& operator=(const DurableFile&) = delete;
@@ -57,7 +57,7 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 // A folder that appears under its final name when it is complete.
 class TemporaryFolder {
  public:
-  // Creates PATH.tmp (and the folders above it), or empties it.
+  // Creates PATH.lazylora-tmp (and the folders above it), or empties it.
   // Errors    Error naming the path and the system's reason, or that it has a writer
   explicit TemporaryFolder(const std::filesystem::path& path);
   // Removes the temporary folder unless commit() was called.

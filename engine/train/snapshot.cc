@@ -198,7 +198,7 @@ void prune_snapshots(const fs::path& run, std::int64_t keep) {
   }
   for (const fs::path& path : store::entries(checkpoints(run))) {
     const std::string ending = path.extension().string();
-    if (ending == ".tmp" || ending == ".removed") gone.push_back(path);
+    if (ending == ".lazylora-tmp" || ending == ".removed") gone.push_back(path);
   }
   for (const fs::path& path : gone) store::remove_all(path);
 }

@@ -51,7 +51,7 @@ void write_adapter(const std::filesystem::path& path, const model::AdapterSet& a
 // RUN/checkpoints/step_NNNNN (more digits where needed) with adapter.safetensors,
 // moments.safetensors and state.json, in two halves because the log line of a checkpoint carries
 // the digests and state.json the digest of that line. It appears, complete and on the disk, in
-// publish(); killed before, it is a folder with the ending .tmp, which the next one clears away.
+// publish(); killed before, it is a folder with the ending .lazylora-tmp, which the next one clears away.
 class SnapshotWriter {
  public:
   SnapshotWriter(const std::filesystem::path& run, std::int64_t step);
