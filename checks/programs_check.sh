@@ -31,6 +31,17 @@ for program in check_forward check_gradients check_trajectory; do
   exits "$program with an unknown option" 2 "--colour" "$checks/$program" --colour
   exits "$program with half of a pair" 2 "requires" "$checks/$program" --model "$out/model"
 done
+# Timed programs: what they cannot take is refused, and not taken for something else.
+exits "bench_memory of a layer behind the last" 1 "layer 99: the model has 13" "$checks/bench_memory" "$out/model" 16 3GB 99
+for arguments in "16 3GB -1" "16 3GB abc" "0 3GB" "16x 3GB" "16"; do
+  exits "bench_memory MODEL $arguments" 2 "--help" "$checks/bench_memory" "$out/model" $arguments
+done
+for arguments in 0 "16 abc" "16 1 clock"; do
+  exits "bench_stream MODEL $arguments" 2 "--help" "$checks/bench_stream" "$out/model" $arguments
+done
+for arguments in 0 "16 -5"; do
+  exits "bench_sequences MODEL $arguments" 2 "--help" "$checks/bench_sequences" "$out/model" $arguments
+done
 exits "oracle_dump --help" 0 "usage" "$oracle_dump" --help
 exits "oracle_dump without arguments" 2 "usage" "$oracle_dump"
 

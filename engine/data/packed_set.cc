@@ -10,6 +10,7 @@
 #include "engine/data/line_reader.h"
 #include "engine/data/strict_json.h"
 #include "engine/store/at_path.h"
+#include "engine/store/file_digest.h"
 
 namespace engine::data {
 
@@ -77,17 +78,6 @@ store::File open_sequences(const std::filesystem::path& folder) {
                 folder.string(), missing);
   }
   return store::File(folder / "sequences.bin");
-}
-
-std::string digest_of(const store::File& file) {
-  base::Sha256 hash;
-  std::string block(std::min<std::uint64_t>(file.size(), 1 << 20), '\0');
-  for (std::uint64_t at = 0; at < file.size(); at += block.size()) {
-    block.resize(std::min<std::uint64_t>(block.size(), file.size() - at));
-    file.read(at, std::as_writable_bytes(std::span(block)));
-    hash.update(block);
-  }
-  return hash.hex();
 }
 
 void require_digest(const std::string& file, const std::string& sha256, const std::string& stated) {
@@ -224,7 +214,7 @@ PackedSet::PackedSet(const std::filesystem::path& folder, base::RamBudget& budge
   }
   require_digest(file, hash.hex(), facts_.sequences_sha256);
   const store::File records(folder / "records.jsonl");
-  require_digest(records.path().string(), digest_of(records), facts_.records_sha256);
+  require_digest(records.path().string(), store::sha256_hex_of(records), facts_.records_sha256);
   const auto same = [&](const char* what, std::int64_t in_file, std::int64_t stated) {
     if (in_file == stated) return;
     throw Error("{}: {} {}, manifest.json says {}", file, in_file, what, stated);

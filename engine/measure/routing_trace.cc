@@ -7,9 +7,9 @@
 
 #include "engine/base/dtype.h"
 #include "engine/base/error.h"
-#include "engine/base/sha256.h"
 #include "engine/measure/trace_folder.h"
 #include "engine/store/at_path.h"
+#include "engine/store/file_digest.h"
 
 namespace engine::measure {
 namespace {
@@ -25,19 +25,6 @@ struct Header {
   std::int32_t layer, tokens, chosen;
 };
 static_assert(sizeof(Header) == kHeaderBytes);
-
-std::string digest_of(const store::File& file) {
-  base::Sha256 hash;
-  std::vector<std::byte> block(1 << 20);
-  for (std::uint64_t offset = 0; offset < file.size();) {
-    const auto count = std::min<std::uint64_t>(block.size(), file.size() - offset);
-    const std::span<std::byte> part = std::span(block).first(count);
-    file.read(offset, part);
-    hash.update(part);
-    offset += count;
-  }
-  return hash.hex();
-}
 
 }  // namespace
 
@@ -129,7 +116,7 @@ void RoutingTrace::check_manifest() {
   }
   const auto listed = manifest_->files.find(kTraceFile);
   if (listed != manifest_->files.end()) {
-    const std::string digest = digest_of(*file_);
+    const std::string digest = store::sha256_hex_of(*file_);
     if (listed->second.bytes != file_->size() || listed->second.sha256 != digest) {
       throw Error("{}: {} bytes with SHA-256 {}, {} says {} bytes with {}", name(), file_->size(),
                   digest, where, listed->second.bytes, listed->second.sha256);

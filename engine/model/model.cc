@@ -1,5 +1,6 @@
 #include "engine/model/model.h"
 
+#include <cassert>
 #include <optional>
 #include <utility>
 
@@ -84,6 +85,7 @@ SweepResult Model::forward_backward(const Batch& batch, AdapterSet& adapters,
 void Model::forward_layer(std::int64_t layer, const Batch& batch,
                           std::span<const std::vector<float>> bank, std::span<float> h,
                           const AdapterSet* adapters, Trace* trace) {
+  assert(layer >= 0 && layer < state_->config.layers);
   SweepHooks hooks;
   hooks.trace = trace;
   Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options, batch,
@@ -95,6 +97,7 @@ SweepResult Model::forward_backward_layer(std::int64_t layer, const Batch& batch
                                           std::span<const std::vector<float>> bank,
                                           std::span<float> h, std::span<float> d_h,
                                           AdapterSet& adapters) {
+  assert(layer >= 0 && layer < state_->config.layers);
   require_budget(batch, &adapters, true);
   return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
                batch, &adapters, true, {})
