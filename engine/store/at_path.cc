@@ -102,7 +102,10 @@ void remove_all(const fs::path& path) {
 void rename(const fs::path& from, const fs::path& to) {
   std::error_code failed;
   fs::rename(from, to, failed);
-  require_done(from, failed);
+  if (failed) {
+    throw base::Error("{}: cannot be renamed to {}: {}", from.string(), to.string(),
+                      failed.message());
+  }
 }
 
 void resize_file(const fs::path& file, std::uint64_t bytes) {
