@@ -28,16 +28,20 @@ struct ProductCase {
 std::vector<ProductCase> product_cases();
 
 // Memory larger than the last cache, of which every sample takes the next piece: its weights are
-// cold, as a streamed model's are. The bytes are normal numbers in all three forms of a weight.
+// cold, as a streamed model's are. The bytes are normal numbers in all three forms of a weight; scales lie
+// apart, as cold, and are five neighbouring powers of two.
 class ColdMemory {
  public:
   ColdMemory();
   std::span<const std::byte> take(std::size_t bytes);
+  // The scales of the MXFP4 codes in a piece taken.
+  const std::uint8_t* scales_of(std::span<const std::byte> codes) const;
   std::size_t size() const { return size_; }
 
  private:
   std::size_t size_;
   std::unique_ptr<std::uint64_t[], void (*)(void*)> words_;
+  std::vector<std::uint8_t> scales_;
   std::size_t next_ = 0;
 };
 

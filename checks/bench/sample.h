@@ -42,13 +42,18 @@ Sample timed(WarmUp warm_up, Body body) {
 // changed its speed meanwhile, as a virtual one does when a neighbour wakes up, and the ratio would
 // compare two machines. Samples should last about equally long: a burst is faster than what lasts.
 // The sleep gives the thread a fresh turn of the scheduler, in which a few milliseconds have a chance
-// even on a busy machine.
-template <class Other, class Ours>
-std::optional<double> ratio_beside(Other other, Ours ours) {
+// even on a busy machine. Nothing, too, unless alone() holds before, soon enough, and after.
+template <class Other, class Ours, class Alone>
+std::optional<double> ratio_beside(Other other, Ours ours, Alone alone) {
+  constexpr int kPatience = 40;
   const timespec moment = {0, 500'000};
-  nanosleep(&moment, nullptr);
+  int waited = 0;
+  do {
+    nanosleep(&moment, nullptr);
+  } while (!alone() && ++waited < kPatience);
+  if (waited == kPatience) return std::nullopt;
   const Sample before = other(), mine = ours(), after = other();
-  if (!before.quiet() || !mine.quiet() || !after.quiet()) return std::nullopt;
+  if (!before.quiet() || !mine.quiet() || !after.quiet() || !alone()) return std::nullopt;
   const double mean = (before.wall + after.wall) / 2;
   if (std::abs(before.wall - after.wall) > 0.05 * mean) return std::nullopt;
   return mean / mine.wall;

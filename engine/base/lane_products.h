@@ -17,30 +17,40 @@
 
 namespace engine::base {
 
+// The products of one scale, by code (bit 3 is its sign). The lower half of each float32 is zero; `low`
+// and `high` are the two bytes of the upper half, for processors that look up bytes best.
 struct alignas(64) Mxfp4Products {
-  // [scale][code]; bit 3 of a code is its sign.
-  float of[256][16];
+  float values[16];
+  std::uint8_t low[16], high[16];
 };
 
-consteval Mxfp4Products make_mxfp4_products() {
+struct AllMxfp4Products {
+  Mxfp4Products of[256];
+};
+
+consteval AllMxfp4Products make_mxfp4_products() {
   constexpr float kMagnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-  Mxfp4Products table{};
+  AllMxfp4Products table{};
   for (std::uint32_t s = 0; s < 256; ++s) {
     // Scale 0 is a subnormal that `s << 23` would make 0, and 255, NaN by the format, makes its group
     // zero as the C reference does.
     const std::uint32_t bits = s == 0 ? 0x00400000u : s == 255 ? 0u : s << 23;
-    for (int code = 0; code < 8; ++code) {
-      const double exact = static_cast<double>(kMagnitudes[code]) * std::bit_cast<float>(bits);
+    for (std::uint32_t code = 0; code < 16; ++code) {
+      const double exact = static_cast<double>(kMagnitudes[code & 7]) * std::bit_cast<float>(bits);
       const float product = exact > std::numeric_limits<float>::max()
                                 ? std::numeric_limits<float>::infinity()
                                 : static_cast<float>(exact);
-      table.of[s][code] = product;
-      table.of[s][code + 8] = -product;
+      const float value = (code & 8) != 0 ? -product : product;
+      const auto value_bits = std::bit_cast<std::uint32_t>(value);
+      if ((value_bits & 0xFFFF) != 0) throw "two bytes do not hold it";  // does not compile
+      table.of[s].values[code] = value;
+      table.of[s].low[code] = static_cast<std::uint8_t>(value_bits >> 16);
+      table.of[s].high[code] = static_cast<std::uint8_t>(value_bits >> 24);
     }
   }
   return table;
 }
 
-inline constexpr Mxfp4Products kMxfp4Products = make_mxfp4_products();
+inline constexpr AllMxfp4Products kMxfp4Products = make_mxfp4_products();
 
 }  // namespace engine::base

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "engine/base/lane_products.h"
+
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define LAZYLORA_ISA avx512
@@ -33,17 +35,15 @@ inline constexpr int kLanes = 16;
 template <int N>
 struct Number {};
 
-#if defined(__AVX2__)
-// Any four bytes anywhere, loaded as a float: the form that compilers turn into a broadcast from
-// memory.
-typedef float AnyWord __attribute__((aligned(1), may_alias));
-#endif
-
 #if defined(__AVX512F__)
 
 // The plain forms of some intrinsics start from an "undefined" register, which g++ 12 warns about
 // in every caller; the masked forms with all lanes on are the same instructions.
 inline constexpr __mmask16 kAll = 0xFFFF;
+
+// Any four bytes anywhere, loaded as a float: the form that compilers turn into a broadcast from
+// memory.
+typedef float AnyWord __attribute__((aligned(1), may_alias));
 
 // How many Lanes the registers hold.
 inline constexpr int kRegisters = 32;
@@ -75,8 +75,9 @@ inline Lanes load_bf16(const std::uint16_t* p) {
 // `products` is the scale's row of engine/base/lane_products.h.
 // Eight numbers are one 32-bit word: every lane gets its word by a broadcast and its nibble by a
 // shift, and looks it up in the row. The lookup ignores higher bits.
-inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {
-  const __m512 table = _mm512_load_ps(products);
+inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
+                       Lanes& second) {
+  const __m512 table = _mm512_load_ps(products.values);
   const __m512i shifts =
       _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
   // A broadcast from memory costs no shuffle, one from a general register does.
@@ -160,20 +161,29 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
 }
-inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {
-  const __m256 table = _mm256_load_ps(products);
-  const __m256i down = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-  const __m256i up = _mm256_setr_epi32(28, 24, 20, 16, 12, 8, 4, 0);
-  // The lookup sees the index's low three bits; the fourth, moved to the top, is the sign.
-  const auto eight = [&](int at) {
-    const __m256i words =
-        _mm256_castps_si256(_mm256_set1_ps(*reinterpret_cast<const AnyWord*>(p + at)));
-    const __m256 sign = _mm256_castsi256_ps(_mm256_sllv_epi32(words, up));
-    return _mm256_or_ps(_mm256_permutevar8x32_ps(table, _mm256_srlv_epi32(words, down)),
-                        _mm256_and_ps(sign, _mm256_set1_ps(-0.0f)));
+// As above, but the two bytes of a product are looked up apart, 32 at once. Numbers d and d + 8 of a half
+// share a lane until the last step.
+inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
+                       Lanes& second) {
+  const auto twice = [](const std::uint8_t* from) {
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
   };
-  first = {eight(0), eight(4)};
-  second = {eight(8), eight(12)};
+  // Bytes in the order of the numbers they hold: 0 8 1 9 2 10 3 11 and so on, each byte twice.
+  const __m256i order = _mm256_setr_epi8(0, 4, 0, 4, 1, 5, 1, 5, 8, 12, 8, 12, 9, 13, 9, 13,  //
+                                         2, 6, 2, 6, 3, 7, 3, 7, 10, 14, 10, 14, 11, 15, 11, 15);
+  const __m256i bytes = _mm256_shuffle_epi8(twice(p), order);
+  // Odd numbers are high nibbles.
+  const __m256i codes = _mm256_and_si256(
+      _mm256_blend_epi16(bytes, _mm256_srli_epi16(bytes, 4), 0xAA), _mm256_set1_epi8(15));
+  const __m256i low = _mm256_shuffle_epi8(twice(products.low), codes);
+  const __m256i high = _mm256_shuffle_epi8(twice(products.high), codes);
+  const auto half = [](__m256i found) {
+    return Lanes{_mm256_castsi256_ps(_mm256_slli_epi32(found, 16)),
+                 _mm256_castsi256_ps(
+                     _mm256_and_si256(found, _mm256_set1_epi32(static_cast<int>(0xFFFF0000))))};
+  };
+  first = half(_mm256_unpacklo_epi8(low, high));
+  second = half(_mm256_unpackhi_epi8(low, high));
 }
 inline Lanes operator+(Lanes a, Lanes b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
@@ -265,8 +275,9 @@ inline Lanes load_bf16(const std::uint16_t* p) {
     return f;
   });
 }
-inline void load_mxfp4(const std::uint8_t* p, const float* products, Lanes& first, Lanes& second) {
-  const auto value = [&](int i) { return products[(p[i / 2] >> (4 * (i % 2))) & 15]; };
+inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
+                       Lanes& second) {
+  const auto value = [&](int i) { return products.values[(p[i / 2] >> (4 * (i % 2))) & 15]; };
   first = each([&](int i) { return value(i); });
   second = each([&](int i) { return value(i + kLanes); });
 }

@@ -7,7 +7,6 @@
 
 #include <cstdint>
 
-#include "engine/base/lane_products.h"
 #include "engine/base/lanes.h"
 #include "engine/ops/weight.h"
 
@@ -58,7 +57,7 @@ struct Mxfp4Rows {
   std::int64_t cols;
   // Shifts, where a division of signed numbers would cost three more instructions a group.
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    const float* products = base::kMxfp4Products.of[scales[(row * cols + col) >> 5]];
+    const auto& products = base::kMxfp4Products.of[scales[(row * cols + col) >> 5]];
     base::LAZYLORA_ISA::load_mxfp4(codes + ((row * cols + col) >> 1), products, w[0], w[1]);
   }
   const void* at(std::int64_t row, std::int64_t col) const {
