@@ -60,7 +60,7 @@ export MUTANTS MUTANTS_COMMIT
 evidence: build ## record the claims that are not recorded yet, under evidence/
 	@checks/evidence/record.sh build/release
 
-new-claim: ## the next free number: NNNN-SLUG of SLUG=...
+new-claim: ## allot the next free number to SLUG=...: evidence/NNNN-SLUG
 	@checks/evidence/new_claim.sh "$(SLUG)"
 
 verify-evidence: ## every byte of evidence/ and preregistration/ is the recorded one

@@ -12,7 +12,8 @@ trap 'rm -rf "$out"' EXIT
 printed=$("$here/evidence/verify.sh")
 code=$?
 echo "$printed" | sed '$d'
-if [ $code -eq 77 ]; then skipped=1; else verdict "the evidence of this repository" $code; fi
+verdict "the evidence of this repository" $code
+skipped=$(grep -c '^skipped: ' <<<"$printed")
 
 # Two claims and a registration.
 tree=$out/tree
@@ -55,26 +56,141 @@ rm "$tree/evidence/0001-one/table.txt"
 caught "a file that is gone" "evidence/0001-one/table.txt: is missing"
 echo more >"$tree/evidence/0001-one/more.txt"
 caught "a file that nobody recorded" "evidence/0001-one/more.txt: is not in"
-rm "$tree/preregistration/0002-two.json"
+rm "$tree/preregistration/0002-two.json" && echo "{}" >"$tree/preregistration/0003-three.json"
 caught "a registration that is gone" "preregistration/0002-two.json: is missing"
-# Whoever changes a file and seals anew: refused, and without the refusal the chain and the promises still speak.
-sed -i 's/"step":0/"step":9/' "$tree/evidence/0002-two/log.jsonl"
-"$here/evidence/seal.sh" "$tree" 2>"$out/why"
-[ $? -eq 1 ] && grep -q "0002-two/log.jsonl" "$out/why"
-verdict "what is recorded is not sealed anew" $?
-rm "$tree/evidence/SHA256SUMS" && "$here/evidence/seal.sh" "$tree" >/dev/null
+# All of it gone is no clone from before it was recorded.
+rm -r "$tree/evidence"
+caught "evidence/ that is gone" "evidence: is missing"
+rm -r "$tree/preregistration"
+caught "preregistration/ that is gone" "preregistration: is missing"
+rm -r "$tree"/evidence/*
+caught "an empty evidence/" "evidence: is an empty folder"
+rm "$tree/evidence/SHA256SUMS"
+caught "sums that are gone" "evidence/SHA256SUMS: is missing"
+rm "$tree/evidence/statement.json"
+caught "a statement that is gone" "evidence/statement.json: is missing"
+# What is no file.
+mkdir -p "$tree/evidence/0001-one/a/b"
+caught "an empty folder" "evidence/0001-one/a/b: is an empty folder"
+ln -s table.txt "$tree/evidence/0001-one/link"
+caught "a link" "evidence/0001-one/link: is a symbolic link"
+mv "$tree/evidence/0001-one" "$out/one" && ln -s "$out/one" "$tree/evidence/0001-one"
+caught "a claim that is a link to its right bytes" "evidence/0001-one: is a symbolic link"
+mkfifo "$tree/preregistration/pipe"
+caught "a FIFO" "preregistration/pipe: is a FIFO"
+rm "$tree/evidence/0001-one/README.md" && mkfifo "$tree/evidence/0001-one/README.md"
+caught "and one in the place of a page, without waiting for it" "evidence/0001-one/README.md: is a FIFO"
+if command -v node >/dev/null; then
+  (cd "$tree/evidence" && node -e 'require("net").createServer().listen("socket",()=>process.reallyExit(0))')
+  caught "a socket" "evidence/socket: is a socket"
+fi
+echo more >"$tree/evidence/0001-one/"$'table.txt\nmore'
+caught "a name with a line end" "evidence/0001-one/table.txt\nmore': is not a plain name"
+echo more >"$tree/evidence/0001-one/a b"
+caught "a name with a space" "is not a plain name"
+# The sums are their lines and nothing else.
+sed -i '1s/$/\x0/' "$tree/evidence/SHA256SUMS"
+caught "a NUL byte in the sums" "evidence/SHA256SUMS: no line of sums: "
+echo >>"$tree/evidence/SHA256SUMS"
+caught "an empty line in the sums" "evidence/SHA256SUMS: no line of sums: "
+truncate -s -1 "$tree/evidence/SHA256SUMS"
+caught "sums without their last line end" "evidence/SHA256SUMS: is not what seal.sh would write"
+sed -i '1s/^[0-9a-f]*/\U&/' "$tree/evidence/SHA256SUMS"
+caught "a digest in capitals" "evidence/SHA256SUMS: no line of sums: "
+sed -i '1s/  /   /' "$tree/evidence/SHA256SUMS"
+caught "a space more" "evidence/SHA256SUMS: no line of sums: "
+sed -i '1p' "$tree/evidence/SHA256SUMS"
+caught "a line twice" "stands there twice"
+sed -i '1{h;d};2G' "$tree/evidence/SHA256SUMS"
+caught "lines in another order" "evidence/SHA256SUMS: is not what seal.sh would write"
+# The statement, with the right sum of what it is now.
+stated() { # SED-EXPRESSION
+  sed -i "$1" "$tree/evidence/statement.json"
+  sed -i "s|^[0-9a-f]*  evidence/statement.json|$(sha256sum <"$tree/evidence/statement.json" | cut -d' ' -f1)  evidence/statement.json|" "$tree/evidence/SHA256SUMS"
+}
+stated '/0001-one.table.txt/d'
+caught "a statement without a file" "evidence/0001-one/table.txt: is not in evidence/statement.json"
+stated '/0001-one.table.txt/{p;s/table.txt/more.txt/}'
+caught "a statement with one more" "evidence/0001-one/more.txt: is missing, and recorded in evidence/statement.json"
+stated '/0001-one.table.txt/{p;s/: "[0-9a-f]\{8\}/: "00000000/}'
+caught "a statement with two digests of one" "evidence/statement.json: evidence/0001-one/table.txt stands there twice"
+stated '/0001-one.table.txt/s/: "[0-9a-f]\{8\}/: "00000000/'
+caught "a statement with another digest" "evidence/0001-one/table.txt: SHA-256 is"
+stated '/0001-one.table.txt/s/sha256/sha512/'
+caught "a statement of another form" 'evidence/statement.json: no line of sums:   {"name": "evidence/0001-one/table.txt"'
+# Whoever changes a file and seals anew is refused by each of three that have the digest; and without the refusal the
+# chain and the promises still speak.
+kept() { # WHAT: not sealed, and the changed log is named
+  ! "$here/evidence/seal.sh" "$tree" >/dev/null 2>"$out/why" && grep -qF "evidence/0002-two/log.jsonl: recorded, and not to be changed" "$out/why"
+  verdict "$1" $? "$(cat "$out/why")"
+}
+change() { sed -i 's/"step":0/"step":9/' "$tree/evidence/0002-two/log.jsonl"; }
+forget() { sed -i '/0002-two.log.jsonl/d' "$tree/evidence/$1"; } # SHA256SUMS or statement.json
+unsealed() { rm -f "$tree"/evidence/{SHA256SUMS,statement.json}; }
+change
+kept "what is recorded is not sealed anew"
+forget SHA256SUMS
+kept "nor without its line in the sums"
+rm "$tree/evidence/SHA256SUMS"
+kept "nor without the sums"
+rm -r "$tree" && cp -r "$out/sealed" "$tree" && change && forget statement.json
+kept "nor with a statement that does not have it"
+rm "$tree/evidence/statement.json" "$tree/evidence/0002-two/log.jsonl"
+kept "nor if it is gone"
+rm -r "$tree" && cp -r "$out/sealed" "$tree"
+sed -i '1s/  / /' "$tree/evidence/SHA256SUMS"
+! "$here/evidence/seal.sh" "$tree" 2>"$out/why" && grep -q "SHA256SUMS: no line of sums" "$out/why"
+verdict "nor over sums that cannot be read" $?
+rm -r "$tree" && cp -r "$out/sealed" "$tree" && ln -s table.txt "$tree/evidence/0001-one/link"
+! "$here/evidence/seal.sh" "$tree" 2>"$out/why" && grep -q "0001-one/link: is a symbolic link" "$out/why"
+verdict "nor what is no file" $?
+rm -r "$tree" && cp -r "$out/sealed" "$tree"
+if command -v git >/dev/null; then
+  (cd "$tree" && git init -q && git add -A && git -c user.name=a -c user.email=a@example.org commit -qm sealed) >/dev/null
+  change && forget SHA256SUMS && forget statement.json
+  kept "nor what the last commit's sums have, whatever is forgotten"
+  unsealed
+  kept "nor as if nothing had been recorded"
+  rm -r "$tree" && cp -r "$out/sealed" "$tree"
+fi
+change && unsealed && "$here/evidence/seal.sh" "$tree" >/dev/null
 caught "a log whose chain is broken, with right sums" "evidence/0002-two/log.jsonl: line 2"
-rm "$tree/evidence/SHA256SUMS" "$tree/evidence/0001-one/table.txt" && "$here/evidence/seal.sh" "$tree" >/dev/null
+unsealed && rm "$tree/evidence/0001-one/table.txt" && "$here/evidence/seal.sh" "$tree" >/dev/null
 caught "a promise that is not kept, with right sums" "evidence/0001-one/table.txt: is promised and missing"
-rm "$tree/evidence/SHA256SUMS" && printf '\n![loss](loss.svg)\n' >>"$tree/evidence/0001-one/README.md" && "$here/evidence/seal.sh" "$tree" >/dev/null
+unsealed && printf '\n![loss](loss.svg)\n' >>"$tree/evidence/0001-one/README.md" && "$here/evidence/seal.sh" "$tree" >/dev/null
 caught "a page that leads nowhere, with right sums" "evidence/0001-one/README.md: leads to loss.svg"
 mkdir -p "$tree/evidence/0003-three/may_differ"
 cp "$tree"/evidence/0001-one/{README.md,commands.txt,table.txt} "$tree/evidence/0003-three/"
 echo machine >"$tree/evidence/0003-three/may_differ/environment.txt"
 "$here/evidence/seal.sh" "$tree" >/dev/null && "$here/evidence/verify.sh" "$tree" >/dev/null
 verdict "a claim more is added" $?
-[ "$("$here/evidence/new_claim.sh" next "$tree")" = 0004-next ] && ! "$here/evidence/new_claim.sh" "No Slug" "$tree" 2>/dev/null
-verdict "and the next one gets the next number" $?
+new_claim() { "$here/evidence/new_claim.sh" "$1" "$tree"; }
+cp -r "$tree" "$out/three"
+[ "$(new_claim next) $(new_claim next)" = "0004-next 0005-next" ] && ! new_claim "No Slug" 2>/dev/null
+verdict "the next ones get the next numbers" $?
+for i in 1 2 3 4 5 6; do new_claim at-once >"$out/number_$i" & done
+wait
+[ "$(cat "$out"/number_* | sort | paste -sd' ')" = "0006-at-once 0007-at-once 0008-at-once 0009-at-once 0010-at-once 0011-at-once" ]
+verdict "and so do six who ask at once" $?
+printed=$("$here/evidence/verify.sh" "$tree") && grep -qxF "skipped: evidence/0004-next: allotted, not recorded" <<<"$printed" && [ "$(tail -n 1 <<<"$printed")" = "1 passed, 0 failed, 8 skipped" ]
+verdict "what is allotted is skipped by name" $? "$printed"
+"$here/evidence/seal.sh" "$tree" >/dev/null && "$here/evidence/verify.sh" "$tree" >/dev/null && ! grep -rq allotted "$tree"/evidence/{SHA256SUMS,README.md}
+verdict "and is not sealed" $?
+rm -r "$out/sealed" && cp -r "$tree" "$out/sealed"
+sed -i 's/allotted/Allotted/' "$tree/evidence/0004-next/allotted.txt"
+caught "a changed byte in it" "evidence/0004-next/allotted.txt: is not in"
+echo more >"$tree/evidence/0004-next/more.txt"
+caught "a file more in it" "evidence/0004-next/more.txt: is not in"
+cp "$tree/evidence/0004-next/allotted.txt" "$tree/evidence/0001-one/"
+caught "an allotment of what is recorded" "evidence/0001-one/allotted.txt: is not in"
+mkdir "$tree/evidence/0003-again" && cp "$tree/evidence/0004-next/allotted.txt" "$tree/evidence/0003-again/"
+caught "one number allotted twice" "evidence: one number twice: 0003"
+mkdir -p "$out/made/0009-mutants"
+cp "$tree/evidence/0004-next/allotted.txt" "$out/made/0009-mutants/"
+made() { MUTANTS='' "$here/evidence/make.sh" "$out" "$out/made" 0009-mutants; }
+[[ $(made) == "skipped: 0009-mutants: planting"* ]] && echo record >"$out/made/0009-mutants/record.jsonl" && [ "$(made)" = "0009-mutants: is there" ]
+verdict "an allotted claim is still to be made, a recorded one is there" $?
+rm -r "$tree" "$out/sealed" && cp -r "$out/three" "$tree"
 cp -r "$tree" "$out/large"
 head -c 20000000 /dev/zero >"$out/large/evidence/0003-three/zeros"
 ! "$here/evidence/seal.sh" "$out/large" 2>"$out/why" && grep -q "at most 20000000" "$out/why"

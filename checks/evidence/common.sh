@@ -1,9 +1,50 @@
 # Sourced by the scripts here. ROOT: the tree whose evidence/ and preregistration/ are meant.
+export LC_ALL=C
+
+# What cannot be recorded: all that is no file of a plain name and no folder that holds one; a line each.
+unwanted() {
+  (
+    cd "$1" || exit
+    for folder in evidence preregistration; do [ -d $folder ] || echo "$folder: is missing"; done
+    find evidence preregistration -type d -empty -printf 'e%p\0' -o -printf '%y%p\0' 2>/dev/null |
+      while IFS= read -r -d '' entry; do
+      kind=${entry:0:1} name=${entry:1}
+      [[ $name =~ ^[A-Za-z0-9._/-]+$ ]] || printf '%q: is not a plain name\n' "$name"
+      case $kind in
+        f | d) continue ;;
+        e) kind="an empty folder" ;;
+        l) kind="a symbolic link" ;;
+        p) kind="a FIFO" ;;
+        s) kind="a socket" ;;
+        *) kind="a device" ;;
+      esac
+      printf '%q: is %s, and only files are recorded\n' "$name" "$kind"
+    done
+  )
+}
+
+# A number that is given to a claim (new_claim.sh), and nothing is recorded of it yet: this one file with this text.
+allotted_text="This number is allotted (make new-claim), and nothing is recorded of it yet."
+allotted() { [ -e "$1/allotted.txt" ] && [ "$(ls -A "$1")" = allotted.txt ] && cmp -s "$1/allotted.txt" <(echo "$allotted_text"); } # FOLDER
+folders() { (cd "$1/evidence" && find . -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | sort); }
+claims() { folders "$1" | while IFS= read -r name; do allotted "$1/evidence/$name" || echo "$name"; done; }
+allotments() { folders "$1" | while IFS= read -r name; do ! allotted "$1/evidence/$name" || echo "$name"; done; }
 
 # Everything that the sums are over, sorted, from ROOT.
-recorded() { (cd "$1" && find evidence preregistration -type f ! -path evidence/SHA256SUMS | LC_ALL=C sort); }
-sums() { (cd "$1" && recorded . | while IFS= read -r file; do sha256sum -- "$file"; done); }
-claims() { (cd "$1/evidence" && find . -mindepth 1 -maxdepth 1 -type d -printf '%f\n' | LC_ALL=C sort); }
+recorded() {
+  (cd "$1" && find evidence preregistration -type f ! -path evidence/SHA256SUMS | sort | while IFS= read -r file; do
+    [[ $file == evidence/*/allotted.txt ]] && allotted "${file%/*}" || echo "$file"
+  done)
+}
+sums() { (cd "$1" && recorded . | xargs -d '\n' -r sha256sum --); }
+# A line of sums, and the only one.
+sums_form='^[0-9a-f]{64}  (evidence|preregistration)/[A-Za-z0-9._/-]+$'
+with_nul_seen() { tr '\0' '?'; } # bash would read over it
+# What statement.json says, in the form of the sums; a line of another form as it is. It cannot say its own digest,
+# and not that of what is written after it.
+subjects() { sed -nE '/^ "subject": \[$/,/^ \],$/ {/^ ("subject": \[|\],)$/d; s/^  \{"name": "([^"]*)", "digest": \{"sha256": "([0-9a-f]{64})"\}\},?$/\2  \1/; p}' "$1"; }
+subjects_are_of() { grep -vE '  evidence/(statement|ro-crate-metadata)\.json$' || true; }
+
 # A repository is no place for more than this.
 most_bytes=20000000
 bytes_of_evidence() { (cd "$1" && find evidence -type f -printf '%s\n' | awk '{sum += $1} END {print sum + 0}'); }

@@ -9,6 +9,7 @@ set -euo pipefail
 shopt -s inherit_errexit
 [ $# -ge 2 ] || { echo "usage: $0 BUILD_DIR OUT [NAME...]" >&2; exit 2; }
 root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/checks/evidence/common.sh"
 build=$(cd "$1" && pwd)
 mkdir -p "$2"
 out=$(cd "$2" && pwd)
@@ -244,7 +245,7 @@ needs_reference=" 0002-forward-dumps 0008-reference-training "
 names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(declare -F | sed -n 's/^declare -f \([0-9]\{4\}-.*\)/\1/p')
 for name in "${names[@]}"; do
-  [ ! -e "$out/$name" ] || { echo "$name: is there"; continue; }
+  [ ! -e "$out/$name" ] || allotted "$out/$name" || { echo "$name: is there"; continue; }
   declare -F -- "$name" >/dev/null || { echo "$name: nothing here makes it" >&2; exit 1; }
   if [[ $needs_reference == *" $name "* ]] && [ ! -d "$reference/dump" ]; then
     echo "skipped: $name: the data of other programs is not here (LAZYLORA_REFERENCE)"
@@ -263,6 +264,7 @@ for name in "${names[@]}"; do
   find "$here" -type f \( -name '*.txt' -o -name '*.jsonl' -o -name '*.json' \) ! -name log.jsonl -exec \
     sed -i "s|$(pattern "$scratch")|SCRATCH|g; s|$(pattern "$reference")|REFERENCE|g; s|$(pattern "$root/")||g" {} +
   environment >"$here/may_differ/environment.txt"
+  rm -rf "${out:?}/$name" # where it was only allotted
   mv "$here" "$out/$name"
   here=
   echo "$name: made"

@@ -39,7 +39,7 @@ compare() {
 
 names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(claims "$root")
-[ ${#names[@]} -gt 0 ] || skips "no evidence is recorded yet"
+[ ${#names[@]} -gt 0 ] || fails "MISSING  evidence: no claim is recorded"
 for name in "${names[@]}"; do
   [ -d "$root/evidence/$name" ] || { skips "$name is not recorded yet"; continue; }
   said=$("$here/make.sh" "$build" "$again" "$name" 2>&1)

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: checks/evidence/seal.sh [ROOT]
 # Writes evidence/README.md, statement.json (in-toto), ro-crate-metadata.json and, over all of evidence/ and
-# preregistration/, SHA256SUMS. Only adds: a recorded file that is gone or has other bytes is refused by name, and so is
-# more than 20 MB in all.
+# preregistration/, SHA256SUMS. Only adds: a file that SHA256SUMS, statement.json or the last commit's sums have recorded,
+# and that is gone or has other bytes, is refused by name, and so are what is no file and more than 20 MB in all.
 set -euo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,14 +11,22 @@ root=$(cd "${1:-$here/../..}" && pwd)
 cd "$root"
 made='^evidence/(README\.md|statement\.json|ro-crate-metadata\.json)$|^preregistration/README\.md$'
 
-if [ -e evidence/SHA256SUMS ]; then
-  changed=$(sha256sum --check --quiet evidence/SHA256SUMS 2>/dev/null | sed 's/: FAILED.*//' | grep -vE "$made" || true)
-  [ -z "$changed" ] || { echo "seal: recorded, and not to be changed: "$changed >&2; exit 1; }
-fi
-odd=$(recorded . | grep -vE '^[A-Za-z0-9._/-]+$' || true)
-[ -z "$odd" ] || { echo "seal: not a plain name: $odd" >&2; exit 1; }
+refuse() { echo "seal: $*" >&2; exit 1; }
+odd=$(unwanted . || true
+  if [ -e evidence/SHA256SUMS ]; then with_nul_seen <evidence/SHA256SUMS | grep -avE "$sums_form" | sed 's|^|evidence/SHA256SUMS: no line of sums: |' || true; fi)
+[ -z "$odd" ] || refuse "$odd"
+# Recorded is what any of three says: a line that one has lost the others have.
+before() {
+  cat evidence/SHA256SUMS || true
+  subjects evidence/statement.json || true
+  git show HEAD:./evidence/SHA256SUMS || true
+}
+while IFS= read -r line; do
+  now=$(sha256sum -- "${line:66}" 2>/dev/null | cut -d' ' -f1) || now=
+  [ "$now" = "${line:0:64}" ] || refuse "${line:66}: recorded, and not to be changed: SHA-256 is ${now:-none, it is gone}, recorded is ${line:0:64}"
+done < <(before 2>/dev/null | LC_ALL=C sort -u | awk -v made="$made" 'substr($0, 67) !~ made')
 bytes=$(bytes_of_evidence .)
-[ "$bytes" -le $most_bytes ] || { echo "seal: evidence/ has $bytes bytes, at most $most_bytes may be kept" >&2; exit 1; }
+[ "$bytes" -le $most_bytes ] || refuse "evidence/ has $bytes bytes, at most $most_bytes may be kept"
 
 {
   cat <<'END'
@@ -49,7 +57,7 @@ END
   done
 } >evidence/README.md
 
-digests=$(sums . | grep -vE '  (evidence/(statement|ro-crate-metadata)\.json)$')
+digests=$(sums . | subjects_are_of)
 {
   printf '{\n "_type": "https://in-toto.io/Statement/v1",\n "subject": [\n'
   awk '{printf "%s  {\"name\": \"%s\", \"digest\": {\"sha256\": \"%s\"}}", (NR > 1 ? ",\n" : ""), $2, $1} END {print ""}' <<<"$digests"
