@@ -91,6 +91,30 @@ inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lan
   first = sixteen(0);
   second = sixteen(8);
 }
+// The same, sixteen numbers in the lanes 0 8 1 9 ... 7 15: a shift of 64 bits serves both halves of a
+// word, so that it takes no blend. paired() puts sixteen of anything into these lanes, unpaired() back.
+inline void load_mxfp4_paired(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
+                              Lanes& second) {
+  constexpr __mmask8 kAllQuads = 0xFF;
+  const __m512 table = _mm512_load_ps(products.values);
+  const __m512i shifts = _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28);
+  const auto sixteen = [&](int at) {
+    const __m512d words = _mm512_maskz_broadcastsd_pd(
+        kAllQuads, _mm_load_sd(reinterpret_cast<const double*>(p + at)));
+    const __m512i codes = _mm512_maskz_srlv_epi64(kAllQuads, _mm512_castpd_si512(words), shifts);
+    return Lanes{_mm512_maskz_permutexvar_ps(kAll, codes, table)};
+  };
+  first = sixteen(0);
+  second = sixteen(8);
+}
+inline Lanes paired(Lanes a) {
+  const __m512i from = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+  return {_mm512_maskz_permutexvar_ps(kAll, from, a.v)};
+}
+inline Lanes unpaired(Lanes a) {
+  const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
+  return {_mm512_maskz_permutexvar_ps(kAll, from, a.v)};
+}
 inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
 inline Lanes operator*(Lanes a, Lanes b) { return {_mm512_mul_ps(a.v, b.v)}; }
@@ -351,6 +375,15 @@ inline Lanes load_bf16(const std::uint16_t* p, int n) {
   std::memcpy(full, p, static_cast<std::size_t>(n) * sizeof(std::uint16_t));
   return load_bf16(full);
 }
+#if !defined(__AVX512F__)
+// Here every order of lanes costs the same.
+inline void load_mxfp4_paired(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
+                              Lanes& second) {
+  load_mxfp4(p, products, first, second);
+}
+inline Lanes paired(Lanes a) { return a; }
+inline Lanes unpaired(Lanes a) { return a; }
+#endif
 inline Lanes abs(Lanes a) { return bit_and(a, 0x7FFFFFFFu); }
 // b if either is NaN.
 inline Lanes min(Lanes a, Lanes b) { return select(less(a, b), a, b); }

@@ -43,11 +43,12 @@ struct AddScaled {
   }
 };
 
-// T x R chains over `count` columns, W read in place.
+// T x R chains over `count` columns, W read in place, in the order of lanes that is read fastest.
 template <int T, int R, class Rows, class Finish>
 inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w, std::int64_t row,
                            std::int64_t count, float* y, std::int64_t y_stride, Finish finish) {
   constexpr int kStep = Rows::kStep;
+  const auto ordered = [](Lanes a) { return Rows::kPaired ? base::LAZYLORA_ISA::paired(a) : a; };
   Lanes sums[T][R];
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
@@ -58,17 +59,30 @@ inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w,
   for (; i + kStep * kLanes <= count; i += kStep * kLanes) {
     Lanes wide[R][kStep];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) w.load(row + r, i, wide[r]);
+    for (int r = 0; r < R; ++r) {
+      if constexpr (Rows::kPaired) {
+        w.load_paired(row + r, i, wide[r]);
+      } else {
+        w.load(row + r, i, wide[r]);
+      }
+    }
     // Together the R rows are one piece of memory, and so are the next R: walk through them in order.
     __builtin_prefetch(w.at(row + R, i * R));
 #pragma GCC unroll 2
     for (int s = 0; s < kStep; ++s) {
 #pragma GCC unroll 8
       for (int t = 0; t < T; ++t) {
-        const Lanes at = load(x + t * x_stride + i + s * kLanes);
+        const Lanes at = ordered(load(x + t * x_stride + i + s * kLanes));
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) sums[t][r] = fma(at, wide[r][s], sums[t][r]);
       }
+    }
+  }
+  if constexpr (Rows::kPaired) {
+#pragma GCC unroll 8
+    for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) sums[t][r] = base::LAZYLORA_ISA::unpaired(sums[t][r]);
     }
   }
   const int left = static_cast<int>(count - i);
@@ -218,7 +232,7 @@ inline void forward_all(const float* x, const Weight& w, float* y, std::int64_t 
   with_rows(w, [&](const auto& of_w) {
     if (tokens <= kForwardDirect) {
       const auto direct = [&]<int T>(Number<T>) {
-        constexpr int R = kRegisters >= 32 ? 4 : 2;
+        constexpr int R = kRegisters >= 32 ? 6 : 2;
         std::int64_t row = row_begin;
         for (; row + R <= row_end; row += R) {
           forward_direct<T, R>(x, w.cols, of_w, row, w.cols, y, w.rows, finish);

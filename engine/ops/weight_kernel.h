@@ -22,10 +22,12 @@ using base::LAZYLORA_ISA::store;
 using base::LAZYLORA_ISA::zero;
 
 // The three forms of a weight: `load` widens kStep Lanes of a row, from a column that is a multiple
-// of them; `tail` the last n < 16 columns (MXFP4 has none).
+// of them; `tail` the last n < 16 columns (MXFP4 has none). Where kPaired, `load_paired` does so faster,
+// into lanes in the order of `paired`.
 // `at` is the address of a column's bytes, which prefetches want.
 struct F32Rows {
   static constexpr int kStep = 1;
+  static constexpr bool kPaired = false;
   const float* data;
   std::int64_t stride;
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
@@ -39,6 +41,7 @@ struct F32Rows {
 
 struct Bf16Rows {
   static constexpr int kStep = 1;
+  static constexpr bool kPaired = false;
   const std::uint16_t* data;
   std::int64_t stride;
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
@@ -52,17 +55,24 @@ struct Bf16Rows {
 
 struct Mxfp4Rows {
   static constexpr int kStep = 2;
+  static constexpr bool kPaired = true;
   const std::uint8_t* codes;
   const std::uint8_t* scales;
   std::int64_t cols;
-  // Shifts, where a division of signed numbers would cost three more instructions a group.
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    const auto& products = base::kMxfp4Products.of[scales[(row * cols + col) >> 5]];
-    base::LAZYLORA_ISA::load_mxfp4(codes + ((row * cols + col) >> 1), products, w[0], w[1]);
+    base::LAZYLORA_ISA::load_mxfp4(codes_at(row, col), products_at(row, col), w[0], w[1]);
   }
-  const void* at(std::int64_t row, std::int64_t col) const {
+  void load_paired(std::int64_t row, std::int64_t col, Lanes* w) const {
+    base::LAZYLORA_ISA::load_mxfp4_paired(codes_at(row, col), products_at(row, col), w[0], w[1]);
+  }
+  // Shifts, where a division of signed numbers would cost three more instructions a group.
+  const std::uint8_t* codes_at(std::int64_t row, std::int64_t col) const {
     return codes + ((row * cols + col) >> 1);
   }
+  const base::Mxfp4Products& products_at(std::int64_t row, std::int64_t col) const {
+    return base::kMxfp4Products.of[scales[(row * cols + col) >> 5]];
+  }
+  const void* at(std::int64_t row, std::int64_t col) const { return codes_at(row, col); }
   Lanes tail(std::int64_t, std::int64_t, int) const { return zero(); }
 };
 
