@@ -113,7 +113,7 @@ void refuse_other_meanings(const Json& json, const std::string& file) {
     const bool known =
         key == "init_lora_weights" || key == "quantization_config" ||
         std::ranges::find(kFree, key) != std::end(kFree) ||
-        std::ranges::any_of(plain_keys(), [&](const Plain& p) { return key == p.key; });
+        std::ranges::any_of(plain_keys(), [&name = key](const Plain& p) { return name == p.key; });
     if (!known && !holds_nothing(value)) {
       throw Error("{}: {} is {}, which is not understood", file, store::shortened(key),
                   store::shortened(value.dump()));

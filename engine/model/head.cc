@@ -23,8 +23,8 @@ void embed(const store::ShardReader& reader, const Config& config, const Batch& 
   std::vector<std::byte> block;
   for (const auto& [token, positions] : places) {
     store::ReadList list;
-    const auto load = [&](WeightLoader loader) {
-      return loader.matrix_rows(kEmbedding, config.vocabulary, config.hidden, token, 1);
+    const auto load = [&, id = token](WeightLoader loader) {
+      return loader.matrix_rows(kEmbedding, config.vocabulary, config.hidden, id, 1);
     };
     load(WeightLoader(reader, list));
     list.place();

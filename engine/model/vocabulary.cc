@@ -110,7 +110,8 @@ class Learner {
       const int joined = add(tokens_[left] + tokens_[right]);
       const int both[] = {left, right};
       for (Word& word : words) {
-        if (std::ranges::search(word.ids, both).empty()) continue;
+        if (std::search(word.ids.begin(), word.ids.end(), both, both + 2) == word.ids.end())
+          continue;
         count(word, -word.count);
         join(word.ids, left, right, joined);
         count(word, word.count);
