@@ -43,12 +43,12 @@ struct AddScaled {
   }
 };
 
-// T x R chains over `count` columns, W read in place, in the order of lanes that is read fastest.
+// T x R chains over `count` columns, W read in place.
 template <int T, int R, class Rows, class Finish>
 inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w, std::int64_t row,
                            std::int64_t count, float* y, std::int64_t y_stride, Finish finish) {
+  using Walk = ops::LAZYLORA_ISA::Walk<R, Rows>;
   constexpr int kStep = Rows::kStep;
-  const auto ordered = [](Lanes a) { return Rows::kPaired ? base::LAZYLORA_ISA::paired(a) : a; };
   Lanes sums[T][R];
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
@@ -56,34 +56,26 @@ inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w,
     for (int r = 0; r < R; ++r) sums[t][r] = zero();
   }
   std::int64_t i = 0;
+  Walk walk(w, row);
   for (; i + kStep * kLanes <= count; i += kStep * kLanes) {
     Lanes wide[R][kStep];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      if constexpr (Rows::kPaired) {
-        w.load_paired(row + r, i, wide[r]);
-      } else {
-        w.load(row + r, i, wide[r]);
-      }
-    }
-    // Together the R rows are one piece of memory, and so are the next R: walk through them in order.
-    __builtin_prefetch(w.at(row + R, i * R));
+    for (int r = 0; r < R; ++r) walk.load(r, i, wide[r]);
+    walk.next(i);
 #pragma GCC unroll 2
     for (int s = 0; s < kStep; ++s) {
 #pragma GCC unroll 8
       for (int t = 0; t < T; ++t) {
-        const Lanes at = ordered(load(x + t * x_stride + i + s * kLanes));
+        const Lanes at = Walk::ordered(load(x + t * x_stride + i + s * kLanes));
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) sums[t][r] = fma(at, wide[r][s], sums[t][r]);
       }
     }
   }
-  if constexpr (Rows::kPaired) {
 #pragma GCC unroll 8
-    for (int t = 0; t < T; ++t) {
+  for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) sums[t][r] = base::LAZYLORA_ISA::unpaired(sums[t][r]);
-    }
+    for (int r = 0; r < R; ++r) sums[t][r] = Walk::natural(sums[t][r]);
   }
   const int left = static_cast<int>(count - i);
   if (left > 0) {
