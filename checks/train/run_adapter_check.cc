@@ -4,6 +4,7 @@
 #include <string>
 
 #include "checks/train/toy.h"
+#include "checks/train/toy_set.h"
 #include "engine/base/sha256.h"
 #include "engine/train/run_adapter.h"
 
@@ -73,6 +74,70 @@ TEST(RunAdapter, LinesThatNoRunWrites) {
       fmt::format("{{\"phase\":\"checkpoint\",\"adapter_sha256\":7,\"prev\":\"{}\"}}\n", zeros));
   EXPECT_THAT(why_refused([&] { require_logged_run(run); }),
               HasSubstr("1 lines, and no checkpoint among them"));
+}
+
+// The run id stands for settings and digests, and is in every line of the log.
+TEST(RunAdapter, AnEditedManifestIsOfAnotherRun) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run", manifest = run / "manifest.json";
+  for (const char* name : {"", "my-run"}) {
+    engine::train::Job job = toy_job(run);
+    job.name = name;
+    job.identity.preregistration_sha256 = std::string(64, 'f');
+    run_toy(job);
+    const std::string good = read_bytes(manifest);
+    const auto read = [&] { return engine::train::read_manifest(run); };
+    EXPECT_EQ(read()->identity.preregistration_sha256, std::string(64, 'f'));
+    const std::pair<std::string, std::string> edits[] = {
+        {std::string(64, 'f'), std::string(64, 'a')},
+        {std::string(64, 'f'), ""},
+        {std::string(64, 'c'), std::string(64, 'a')},
+        {std::string(64, 'd'), std::string(64, 'a')},
+        {"\"held_out_sha256\": \"\"", "\"held_out_sha256\": \"a\""},
+        {"\"seed\": \"11\"", "\"seed\": \"12\""},
+        {"\"run\": \"" + read()->run_id, "\"run\": \"" + std::string(16, '0')}};
+    for (const auto& [from, to] : edits) {
+      std::string changed = good;
+      ASSERT_NE(changed.find(from), std::string::npos) << from;
+      write_bytes(manifest, changed.replace(changed.find(from), from.size(), to));
+      EXPECT_THAT(why_refused([&] { read(); }),
+                  AllOf(HasSubstr(manifest.string() + ": says it is of run "),
+                        HasSubstr("one of them was changed")))
+          << to;
+    }
+    fs::remove_all(run);
+  }
+}
+
+// Planted: a run that says of itself that it is finished, against its newest checkpoint and its last evaluation.
+TEST(RunAdapter, PlantedFaultsOfAFinishedRun) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run", log = run / "log.jsonl";
+  checks::write_set(folder / "held", {checks::toy_sequences()[0]}, 9);
+  engine::train::Job job = toy_job(run);
+  job.settings.eval_every = 2;
+  job.held_out = checks::open_toy_set(folder / "held");
+  job.identity.preregistration_sha256 = std::string(64, 'f');
+  run_toy(job);
+  const auto manifest = *engine::train::read_manifest(run);
+  const auto why = [&](const std::function<void(engine::train::SnapshotState&)>& change) {
+    auto newest = engine::train::glance_at_newest(run);
+    change(newest->state);
+    return why_refused([&] { engine::train::require_finished(run, manifest, 7, newest); });
+  };
+  EXPECT_EQ(why([](auto&) {}), "");
+  EXPECT_EQ(why([](auto& state) { state.identity.preregistration_sha256 = "b"; }),
+            fmt::format("{}: preregistration_sha256 is \"b\", {} has \"{}\"",
+                        (run / "checkpoints/step_00007/state.json").string(),
+                        (run / "manifest.json").string(), std::string(64, 'f')));
+  EXPECT_THAT(why([](auto& state) { state.identity.data_sha256 = "b"; }), HasSubstr("data_sha256"));
+  EXPECT_THAT(why([](auto& state) { state.run_id = "b"; }), HasSubstr("run is \"b\""));
+  EXPECT_THAT(why([](auto& state) { state.log.head = "b"; }), HasSubstr("the checkpoint wants"));
+  // Behind the last checkpoint, whose state does not hold it.
+  const std::string good = read_bytes(log);
+  write_bytes(log, good.substr(0, good.rfind('\n', good.size() - 2) + 1));
+  EXPECT_THAT(why([](auto&) {}),
+              HasSubstr("its last evaluation is behind step 6, and the run has 7"));
 }
 
 // Planted: each way in which a log and an adapter may disagree, of a run and of a checkpoint.

@@ -19,10 +19,12 @@ struct RunFolder {
   std::string model_folder;            // as at the first start
   std::string preregistration_sha256;  // empty: none
   std::int64_t first_start_unix_ns = 0;
+  bool start_is_timed = false;  // timings.jsonl has the first line's clock, which is not before it
 };
 
-// Errors    Error naming file and place: a run that is not finished, a log whose chain is broken or
-//           whose last checkpoint has another adapter than the run
+// Errors    Error naming file and place: a run that is not finished or contradicts itself (require_finished), a
+//           first start after the log's first line, timings of a line that the log does not have; of a run
+//           with a registration, no checkpoint's state behind its last step
 RunFolder read_run(const std::filesystem::path& run);
 
 // The run's training data, before all other files of its kind.

@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kManifest = "manifest.json";
+constexpr std::size_t kIdDigits = 16;
 
 Json json_of(const Start& start, std::int64_t behind_step) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
@@ -85,6 +86,21 @@ void write(const fs::path& path, const Json& json) {
   }
 }
 
+// The part of a run id that --name gave.
+std::string name_in(const std::string& run_id) {
+  return run_id.size() > kIdDigits ? run_id.substr(0, run_id.size() - kIdDigits - 1) : "";
+}
+
+// The id is made from what it stands for, and every line of the log bears it.
+void require_own_id(const Manifest& manifest, const fs::path& path) {
+  const std::string id =
+      make_run_id(manifest.settings, manifest.identity, name_in(manifest.run_id));
+  if (id == manifest.run_id) return;
+  throw base::Error(
+      "{}: says it is of run {}, and its settings and digests make run {}: one of them was changed",
+      path.string(), manifest.run_id, id);
+}
+
 Json read(const fs::path& path) {
   return Json::parse(store::read_json_text(path, kMostManifestBytes));
 }
@@ -119,7 +135,7 @@ std::string make_run_id(const SettingTexts& settings, const Identity& identity,
   text += fmt::format("config={}\nheaders={}\ndata={}\npreregistration={}\nheld_out={}\nname={}\n",
                       identity.config_sha256, identity.headers_sha256, identity.data_sha256,
                       identity.preregistration_sha256, identity.held_out_sha256, name);
-  const std::string digest = base::sha256_hex(text).substr(0, 16);
+  const std::string digest = base::sha256_hex(text).substr(0, kIdDigits);
   return name.empty() ? digest : name + "-" + digest;
 }
 
@@ -170,6 +186,7 @@ std::optional<Manifest> read_manifest(const fs::path& run) {
     for (const auto& [name, text] : json.at("settings").items()) {
       manifest.settings.emplace_back(name, text);
     }
+    require_own_id(manifest, path);
     return manifest;
   } catch (const nlohmann::json::exception& wrong) {
     throw base::Error("{}: {}", path.string(), store::json_reason(wrong.what()));

@@ -1,5 +1,7 @@
 #include "engine/train/run_adapter.h"
 
+#include <tuple>
+
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/store/at_path.h"
@@ -12,6 +14,24 @@ namespace fs = std::filesystem;
 constexpr const char* kAdapter = "adapter.safetensors";
 constexpr const char* kLog = "log.jsonl";
 constexpr const char* kManifest = "manifest.json";
+
+// A checkpoint carries what its run is about, digest by digest.
+void require_of(const fs::path& run, const Manifest& manifest, const Snapshot& snapshot) {
+  const SnapshotState& state = snapshot.state;
+  const Identity &saved = state.identity, &said = manifest.identity;
+  const std::tuple<const char*, const std::string&, const std::string&> all[] = {
+      {"run", state.run_id, manifest.run_id},
+      {"config_sha256", saved.config_sha256, said.config_sha256},
+      {"headers_sha256", saved.headers_sha256, said.headers_sha256},
+      {"data_sha256", saved.data_sha256, said.data_sha256},
+      {"held_out_sha256", saved.held_out_sha256, said.held_out_sha256},
+      {"preregistration_sha256", saved.preregistration_sha256, said.preregistration_sha256}};
+  for (const auto& [name, in_state, in_manifest] : all) {
+    if (in_state == in_manifest) continue;
+    throw base::Error("{}: {} is \"{}\", {} has \"{}\"", (snapshot.folder / "state.json").string(),
+                      name, in_state, (run / kManifest).string(), in_manifest);
+  }
+}
 
 }  // namespace
 
@@ -41,7 +61,9 @@ LoggedRun require_logged_run(const fs::path& run, const LogVisitor& each) {
       found.run_id = text_of(line, "run");
       found.step = number_of(line, "step");
       found.odd_line = 0;
-    } else if (phase != "evaluation" && phase != "override" && found.odd_line == 0) {
+    } else if (phase == "evaluation") {
+      found.evaluated = number_of(line, "step");
+    } else if (phase != "override" && found.odd_line == 0) {
       found.odd_line = behind.lines;
     }
     if (each) each(line, behind);
@@ -61,10 +83,13 @@ LoggedRun require_logged_run(const fs::path& run, const LogVisitor& each) {
   return found;
 }
 
-void require_finished(const fs::path& run, const std::string& run_id, std::int64_t steps,
+void require_finished(const fs::path& run, const Manifest& manifest, std::int64_t steps,
                       const std::optional<Snapshot>& newest) {
   const fs::path log = run / kLog;
-  if (newest) check_log(log, &newest->state.log);
+  if (newest) {
+    require_of(run, manifest, *newest);
+    check_log(log, &newest->state.log);
+  }
   if (!store::is_there(run / kAdapter)) {
     throw base::Error(
         "{}: is not there, and {} has all {} steps; the run's command with --resume writes it "
@@ -72,9 +97,9 @@ void require_finished(const fs::path& run, const std::string& run_id, std::int64
         (run / kAdapter).string(), log.string(), steps);
   }
   const LoggedRun logged = require_logged_run(run);
-  if (logged.run_id != run_id) {
+  if (logged.run_id != manifest.run_id) {
     throw base::Error("{}: is of run {}, {} is of run {}", log.string(), logged.run_id,
-                      (run / kManifest).string(), run_id);
+                      (run / kManifest).string(), manifest.run_id);
   }
   if (logged.step != steps) {
     throw base::Error("{}: its last checkpoint is behind step {}, and the run has {} steps",
@@ -83,6 +108,10 @@ void require_finished(const fs::path& run, const std::string& run_id, std::int64
   if (logged.odd_line > 0) {
     throw base::Error("{} line {} of {}: stands behind the checkpoint of the run's last step, {}",
                       log.string(), logged.odd_line, logged.end.lines, steps);
+  }
+  if (!manifest.identity.held_out_sha256.empty() && logged.evaluated != steps) {
+    throw base::Error("{}: its last evaluation is behind step {}, and the run has {} steps",
+                      log.string(), logged.evaluated, steps);
   }
 }
 

@@ -105,11 +105,11 @@ std::uint64_t bytes_in(const fs::path& folder) {
 
 // Of a run that no process holds. Whatever does not fit together was left by the kill that left the
 // breadcrumb, and a resume puts it right; a run that ended well leaves none, and nothing to put right.
-bool has_finished(const RunStatus& status, const fs::path& run,
+bool has_finished(const RunStatus& status, const fs::path& run, const Manifest& manifest,
                   const std::optional<Snapshot>& newest) {
   if (status.step < status.steps) return false;
   try {
-    require_finished(run, status.run_id, status.steps, newest);
+    require_finished(run, manifest, status.steps, newest);
     return true;
   } catch (const base::Error&) {
     if (!status.where) throw;
@@ -187,7 +187,8 @@ RunStatus read_status(const fs::path& run, const std::optional<double>& stalled_
     return status;
   }
   if (newest) require_length(run / "log.jsonl", newest->state.log);
-  status.standing = has_finished(status, run, newest) ? Standing::kFinished : Standing::kDead;
+  const bool finished = has_finished(status, run, *manifest, newest);
+  status.standing = finished ? Standing::kFinished : Standing::kDead;
   return status;
 }
 
