@@ -15,12 +15,26 @@ trap 'rm -rf "$out"' EXIT
 printf 'The wind had fallen. He wrote the hour, the bearing, and how he knew them.' >"$out/note.txt"
 seq -s, 7 19 240 >"$out/a.txt"
 register=("$lazylora" preregister --folder "$out/reg" --question "Does it?" --data "$out/note.txt" --task text:note.txt
-  --metric loss --direction below --threshold 0.5 --units 4 --stopping-rule "2 steps" --refuted-by "more" --expected "yes")
+  --metric loss --direction below --threshold 0.5 --units 4 --chunk 16 --stopping-rule "2 steps" --refuted-by "more" --expected "yes")
 train=("$lazylora" train --model "$out/model" --ids "$out/a.txt" --steps 2 --rank 2 --alpha 4 --lr 1e-3 --warmup 1)
 eval=("$lazylora" eval --run "$out/run" --text "$out/note.txt" --chunk 16)
 
 exits "a registration" 0 "0001-note.json" "${register[@]}" 0001-note
-exits "is not registered twice" 1 "is not changed" "${register[@]}" 0001-note
+before=$(cat "$out"/reg/* | sha256sum)
+exits "the same text again changes nothing" 0 "is registered already" "${register[@]}" 0001-note
+exits "another text under that name does not" 1 "is there already, SHA-256 $(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1), and this text would have" "${register[@]/#0.5/0.4}" 0001-note
+exits "nor do other settings" 1 "is not changed" "${register[@]}" 0001-note --seed 2
+exits "nor another name under its number" 1 "has that number already, and 0001-other may not" "${register[@]}" 0001-other
+exits "what is not UTF-8 is bad usage" 2 "preregister: expected: byte 2 is 0xff: not UTF-8" "${register[@]:0:${#register[@]}-1}" $'no\xff' 0004-odd
+exits "and so is a stride beyond the chunk" 2 "would not be scored" "${register[@]}" 0004-odd --stride 17
+mkdir -p "$out/odd/0004-folder.json"
+: >"$out/odd/0005-empty.json"
+: >"$out/odd/0006-page.md"
+exits "a folder in its place" 1 "0004-folder.json: is a directory, not a regular file (a registration is the NNNN-slug.json of" "${register[@]/#$out\/reg/$out/odd}" 0004-folder
+exits "an empty file in its place" 1 "of \`lazylora preregister\`); it is in the place of a registration: move it away" "${register[@]/#$out\/reg/$out/odd}" 0005-empty
+exits "a page alone" 1 "0006-page.md: is there, and 0006-page.json is not" "${register[@]/#$out\/reg/$out/odd}" 0006-page
+[ "$(cat "$out"/reg/* | sha256sum)" = "$before" ] && [ "$(find "$out/odd" -type f | wc -l)" -eq 2 ]
+verdict "none of these wrote anything" $?
 exits "a name without a number is bad usage" 2 "NNNN-slug" "${register[@]}" note
 [ ! -e "$out/reg/note.json" ] && [ "$(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1)" = "$(sed -n 's/.*SHA-256 `\([0-9a-f]*\)`.*/\1/p' "$out/reg/0001-note.md")" ]
 verdict "its page names its digest" $?
@@ -92,6 +106,8 @@ sed 's/"threshold": 0.5/"threshold": 9.5/' "$out/reg/0001-note.json" >"$out/chan
 refused "a registration that was changed" "changed: the run began with" --preregistration "$out/changed.json"
 refused "one that is not given" "missing: the run began with"
 refused "one that is gone" "missing: .*nowhere.json" --preregistration "$out/nowhere.json"
+refused "a folder" "unreadable: .*/odd: is a directory, not a regular file" --preregistration "$out/odd"
+refused "an empty file" "unreadable: .*0005-empty.json: is empty" --preregistration "$out/odd/0005-empty.json"
 if command -v openssl >/dev/null; then
   registered=(--preregistration "$out/reg/0001-note.json" --time-authorities "$out/tsa/ours.pem" --time-proof)
   exits "a time proof holds" 0 "0001-note: met" "${eval[@]}" "${registered[@]}" "$out/tsa/early.tsr" --out "$out/proven"
@@ -128,6 +144,27 @@ registered=(--preregistration "$out/reg/0001-note.json" --block-header "$out/ear
 exits "an OpenTimestamps proof holds" 0 "0001-note: met" "${eval[@]}" "${registered[@]}" "$out/early.ots" --out "$out/stamped"
 grep -q '"time": "OpenTimestamps: existed when block .* about 2^1 hashes .* block 7; .* checked elsewhere' "$out/stamped/results.json"
 verdict "and the report says what that rests on" $?
+# The settings are those of the registration.
+grep -q '"settings": "as registered"' "$out/met/results.json" && grep -q '\[as registered\](results.json#L' "$out/met/report.md"
+verdict "the report says that its settings were registered" $?
+"$lazylora" eval --run "$out/run" --text "$out/note.txt" --gradient --preregistration "$out/reg/0001-note.json" --out "$out/unsaid" >/dev/null &&
+  cmp "$out/met/results.json" "$out/unsaid/results.json"
+verdict "without a flag they are the registered ones" $?
+for other in "--chunk 17 16" "--stride 8 16" "--bos first none" "--seed 2 1"; do
+  read -r flag given frozen <<<"$other"
+  exits "another $flag is refused" 1 "$flag is $given, and $out/reg/0001-note.json has $frozen" "$lazylora" eval --run "$out/run" --text "$out/note.txt" \
+    --preregistration "$out/reg/0001-note.json" --out "$out/chosen" $flag $given
+done
+[ ! -e "$out/chosen" ]
+verdict "and nothing is written" $?
+# Of the first format, which fixed none of them: what was registered so stays what it is.
+mkdir "$out/first"
+sed -E 's/preregistration 2/preregistration 1/; /^ "(chunk|stride|bos|seed|resamples)": /d' "$out/reg/0001-note.json" >"$out/first/0001-note.json"
+"${train[@]}" --out "$out/of_first" --preregistration "$out/first/0001-note.json" >/dev/null 2>&1
+exits "a registration of the first format leaves them open, and that is said" 0 "0001-note was registered without chunk, stride, bos, seed and resamples" \
+  "$lazylora" eval --run "$out/of_first" --text "$out/note.txt" --chunk 16 --seed 3 --preregistration "$out/first/0001-note.json" --out "$out/open"
+grep -q '"verdict": "met"' "$out/open/results.json" && ! grep -q '"settings"' "$out/open/results.json"
+verdict "and its results are those that it always had" $?
 exits "without the header it proves nothing" 0 "0001-note: met" "${eval[@]}" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --out "$out/headless"
 grep -q '"time": "own clock only: the OpenTimestamps proof leads to Bitcoin block 7, whose header was not given"' "$out/headless/results.json"
 verdict "and the report says so" $?
@@ -170,6 +207,39 @@ grep -q "\"sha256\": \"$(sha256sum <"$out/note.txt" | cut -d' ' -f1)\"" "$out/re
 verdict "with their digests" $?
 printf 'w' | dd of="$out/later/texts/note.txt" bs=1 conv=notrunc status=none
 exits "a text that changed since is not evaluated" 1 "the manifest says" "$lazylora" eval --run "$out/run" --text "$out/later" --chunk 16
+
+# What a registered run says of itself, edited: manifest, log and checkpoint hold one another.
+planted() { # WHAT TEXT FILE SED-SCRIPT [REGISTRATION]
+  rm -rf "$out/edited"
+  cp -r "$out/run" "$out/edited"
+  sed -i "$4" "$out/edited/$3"
+  ! cmp -s "$out/run/$3" "$out/edited/$3" || echo "nothing was planted in $3"
+  exits "planted: $1" 1 "$2" "$lazylora" eval --run "$out/edited" --text "$out/note.txt" --preregistration "${5:-$out/reg/0001-note.json}" --out "$out/of_edited"
+}
+ours=$(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1) theirs=$(sha256sum <"$out/changed.json" | cut -d' ' -f1)
+another="s/$ours/$theirs/"
+planted "another registration's digest in the manifest" "settings and digests make run" manifest.json "$another" "$out/changed.json"
+id=$("$lazylora" status "$out/edited" 2>&1 | sed -n 's/.* make run \([0-9a-f]*\):.*/\1/p')
+planted "with the run id that it makes" "$out/edited/manifest.json has \"$id\"" manifest.json "$another; s/\"run\": \"[0-9a-f]*\"/\"run\": \"$id\"/" "$out/changed.json"
+[ ${#id} -eq 16 ]
+verdict "which is one" $? "$id"
+rm -r "$out/edited/checkpoints"
+exits "planted: and without the checkpoint" 1 "$out/edited/manifest.json is of run $id" "$lazylora" eval --run "$out/edited" --text "$out/note.txt" --preregistration "$out/changed.json"
+planted "a later start" "the first line of $out/edited/timings.jsonl was written at $(sed -n '1s/.*"wall_ns":\([0-9]*\).*/\1/p' "$out/run/timings.jsonl")" \
+  manifest.json "s/\"start_unix_ns\": $start/\"start_unix_ns\": $((start + 3600000000000))/"
+planted "the log's last line changed" "the checkpoint wants 8, " log.jsonl '$s/moments_sha256":"./moments_sha256":"x/'
+planted "the log's last line gone" "log.jsonl: 7 lines, and no checkpoint among them" log.jsonl '$d'
+planted "a registration's digest in the checkpoint" "checkpoints: the newest state.json that is whole is behind step 0" checkpoints/step_00002/state.json "$another"
+rm -rf "$out/edited/checkpoints"
+exits "planted: no checkpoint" 1 "nothing holds what its log says" "$lazylora" eval --run "$out/edited" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json"
+[ ! -e "$out/of_edited" ]
+verdict "none of these is evaluated" $?
+rm -rf "$out/edited"
+cp -r "$out/run" "$out/edited"
+rm "$out/edited/timings.jsonl"
+exits "lost timings are no reason to refuse" 0 "0001-note: met" "$lazylora" eval --run "$out/edited" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json" --out "$out/untimed"
+grep -q '"time": "own clock only; the run.s start is the word of manifest.json alone' "$out/untimed/results.json"
+verdict "and the report says what that leaves" $?
 
 # What does not belong to the run.
 trained=("$lazylora" eval --run "$out/plain" --training-data --chunk 16)

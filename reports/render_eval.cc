@@ -70,6 +70,7 @@ Block subject_table(const EvidenceLines& evidence) {
       {"preregistration", "/lazylora/preregistration/name"},
       {"its file", "/lazylora/preregistration/file_sha256"},
       {"time of registration", "/lazylora/preregistration/time"},
+      {"the five settings below", "/lazylora/preregistration/settings"},
       {"chunk, predictions", "/config/chunk"},
       {"stride", "/config/stride"},
       {"begin-of-text id", "/config/bos"},

@@ -29,6 +29,7 @@ Preregistration example() {
   r.direction = "below";
   r.threshold = -0.1;
   r.units = 4;
+  r.settings = measure::EvalSettings{64, 32, "first", 7, measure::kResamples};
   r.stopping_rule = "ten steps";
   r.refuted_by = "an interval above -0.1";
   r.expected = "it falls";
@@ -38,7 +39,7 @@ Preregistration example() {
 
 RegistrationFacts facts_of(const Preregistration& r) {
   RegistrationFacts facts;
-  facts.has_run = facts.given = true;
+  facts.has_run = facts.given = facts.there = true;
   facts.run_sha256 = facts.file_sha256 = std::string(64, 'f');
   facts.run_start_unix_ns = 200;
   facts.registered = r;
@@ -156,11 +157,18 @@ TEST(Verdict, ARunMayBeJudgedOnlyByWhatItBeganWith) {
               }),
               HasSubstr("refused: missing"));
   EXPECT_THAT(why([](auto& f) {
+                f.there = false;
                 f.file_sha256 = "";
                 f.unreadable = "0001-falls.json: cannot be opened";
                 f.registered.reset();
               }),
               HasSubstr("refused: missing: 0001-falls.json"));
+  EXPECT_THAT(why([](auto& f) {
+                f.file_sha256 = "";
+                f.unreadable = "0001-falls.json: is a directory, not a regular file";
+                f.registered.reset();
+              }),
+              HasSubstr("refused: unreadable: 0001-falls.json: is a directory"));
 }
 
 TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
@@ -169,7 +177,21 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
   const std::string text = measure::preregistration_json(example());
   checks::write_bytes(path, text);
   EXPECT_EQ(measure::preregistration_json(measure::read_preregistration(path)), text);
-  EXPECT_THAT(measure::preregistration_page(example(), "d1"), HasSubstr("loss of text:a.txt"));
+  EXPECT_EQ(*measure::read_preregistration(path).settings, *example().settings);
+  EXPECT_THAT(measure::preregistration_page(example(), "d1"),
+              testing::AllOf(HasSubstr("loss of text:a.txt"),
+                             HasSubstr("In chunks of 64 predictions, a stride of 32, "
+                                       "begin-of-text id first; 10000 resamples of seed 7.")));
+  // Format 1, which fixed none of the settings, is what it was.
+  Preregistration first = example();
+  first.settings.reset();
+  const std::string old = measure::preregistration_json(first);
+  EXPECT_THAT(old, HasSubstr("\"format\": \"lazylora preregistration 1\""));
+  EXPECT_THAT(old, HasSubstr("\"units\": 4,\n \"stopping_rule\""));
+  checks::write_bytes(path, old);
+  EXPECT_FALSE(measure::read_preregistration(path).settings);
+  EXPECT_EQ(measure::preregistration_json(measure::read_preregistration(path)), old);
+  EXPECT_THAT(measure::preregistration_page(first, "d1"), testing::Not(HasSubstr("In chunks")));
   // One wrong thing each.
   const std::pair<const char*, const char*> wrong[] = {
       {"\"0001-falls\"", "\"1-falls\""},
@@ -182,7 +204,14 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
       {"aaaa", "AAAA"},
       {"\"units\": 4", "\"units\": 4, \"more\": 1"},
       {"\"expected\": \"it falls\",\n", ""},
-      {"preregistration 1", "preregistration 2"},
+      {"preregistration 2", "preregistration 1"},
+      {"preregistration 2", "preregistration 3"},
+      {"\"chunk\": 64,\n", ""},
+      {"\"chunk\": 64", "\"chunk\": 31"},
+      {"\"stride\": 32", "\"stride\": 0"},
+      {"\"first\"", "\"last\""},
+      {"\"seed\": 7", "\"seed\": -7"},
+      {"\"resamples\": 10000", "\"resamples\": 500"},
       {"adapter minus base", "base minus adapter"}};
   for (const auto& [from, to] : wrong) {
     std::string edited = text;
@@ -191,6 +220,26 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
     checks::write_bytes(path, edited.replace(at, std::string(from).size(), to));
     EXPECT_THROW(measure::read_preregistration(path), engine::base::Error) << to;
   }
+}
+
+TEST(Preregistration, WhatIsNotUtf8IsNamed) {
+  const auto why = [](const std::function<void(Preregistration&)>& change) {
+    Preregistration r = example();
+    change(r);
+    try {
+      measure::require_valid(r, "here");
+    } catch (const engine::base::Error& wrong) {
+      return std::string(wrong.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(why([](auto&) {}), "");
+  EXPECT_EQ(why([](auto& r) { r.expected = "it f\xFF"; }),
+            "here: expected: byte 4 is 0xff: not UTF-8");
+  EXPECT_EQ(why([](auto& r) {
+              r.data.push_back({"\x80", std::string(64, 'a')});
+            }),
+            "here: a name of data: byte 0 is 0x80: not UTF-8");
 }
 
 TEST(Verdict, PlantedFaults) {

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +13,7 @@
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
 #include "engine/cli/eval_run.h"
+#include "engine/cli/eval_settings.h"
 #include "engine/cli/eval_tasks.h"
 #include "engine/cli/eval_time.h"
 #include "engine/measure/eval_results.h"
@@ -29,26 +29,23 @@ struct EvalOptions {
   std::string model, run, adapter, out, preregistration;
   TimeProofFiles proofs;
   TaskFiles files;
-  std::int64_t chunk = 256, stride = 0;
-  std::string bos = "none";
-  std::int64_t seed = 1;
+  EvalSettingOptions settings;
   std::int64_t batch_tokens = 4096;
   bool gradient = false, foreign_adapter = false, strict = false, training_data = false;
   MachineOptions machine;
 };
 
-measure::ChunkSettings chunks_of(const EvalOptions& options, const data::Tokenizer& tokenizer) {
-  measure::ChunkSettings settings;
-  settings.chunk = options.chunk;
-  settings.stride = options.stride == 0 ? options.chunk : options.stride;
-  if (options.bos == "none") return settings;
-  settings.bos = options.bos == "first" ? measure::Bos::kFirst : measure::Bos::kEach;
-  settings.bos_id = tokenizer.special().find("[BOS]");
-  if (settings.bos_id < 0) {
-    throw base::Error("--bos {}: the tokenizer of {} has no [BOS]", options.bos,
+measure::ChunkSettings chunks_of(const measure::EvalSettings& settings,
+                                 const data::Tokenizer& tokenizer) {
+  measure::ChunkSettings chunks{settings.chunk, settings.stride};
+  if (settings.bos == "none") return chunks;
+  chunks.bos = settings.bos == "first" ? measure::Bos::kFirst : measure::Bos::kEach;
+  chunks.bos_id = tokenizer.special().find("[BOS]");
+  if (chunks.bos_id < 0) {
+    throw base::Error("--bos {}: the tokenizer of {} has no [BOS]", settings.bos,
                       tokenizer.folder().string());
   }
-  return settings;
+  return chunks;
 }
 
 measure::RegistrationFacts registration_of(const EvalOptions& options, const RunFolder* run) {
@@ -61,7 +58,8 @@ measure::RegistrationFacts registration_of(const EvalOptions& options, const Run
   if (options.preregistration.empty()) return facts;
   facts.given = true;
   try {
-    if (store::is_there(options.preregistration)) {
+    facts.there = store::is_there(options.preregistration);
+    if (store::is_file(options.preregistration)) {
       facts.file_sha256 = base::sha256_hex_of_file(options.preregistration);
     }
     facts.registered = measure::read_preregistration(options.preregistration);
@@ -71,28 +69,45 @@ measure::RegistrationFacts registration_of(const EvalOptions& options, const Run
   return facts;
 }
 
-// What is known of the registration before anything is computed. An objection is said at once, for the
-// numbers, which the report has all the same, may take hours.
-void judge_registration(const EvalOptions& options, const RunFolder* run,
-                        measure::Evaluation& evaluation) {
+// What is known of the registration before anything is computed, and the settings that hold. An objection is said
+// at once, for the numbers, which the report has all the same, may take hours.
+measure::EvalSettings judge_registration(const EvalOptions& options, const RunFolder* run,
+                                         measure::Evaluation& evaluation) {
   evaluation.registration = registration_of(options, run);
+  const auto& registered = evaluation.registration.registered;
+  measure::EvalSettings settings = settings_of(options.settings);
+  if (registered && registered->settings) {
+    settings = *registered->settings;
+    require_registered(options.settings, settings, options.preregistration);
+  } else if (registered) {
+    say(stderr,
+        "note: {} was registered without chunk, stride, bos, seed and resamples: those of this "
+        "evaluation were chosen after it\n",
+        registered->name);
+  }
   evaluation.verdict.time_proof = prove_time(options.proofs, evaluation.registration);
+  if (registered && run != nullptr && !run->start_is_timed) {
+    evaluation.verdict.time_proof +=
+        "; the run's start is the word of manifest.json alone: timings.jsonl has no line of it";
+  }
   for (const std::string& why : measure::objections(evaluation.registration)) {
     say(stderr, "warning: this evaluation will be refused: {}\n", why);
   }
+  return settings;
 }
 
 // Both models over one task, one line of results on the way.
 measure::TaskResult evaluate(const measure::EvalTask& task, const OpenModel& open,
-                             const model::AdapterSet* adapters, const EvalOptions& options) {
-  const measure::EvalSweeps sweeps{options.batch_tokens};
+                             const model::AdapterSet* adapters, std::int64_t batch_tokens,
+                             std::uint64_t seed) {
+  const measure::EvalSweeps sweeps{batch_tokens};
   measure::PairedScores scores;
   if (adapters == nullptr) {
     scores.base = measure::score_units(*open.model, *open.budget, nullptr, task, sweeps);
   } else {
     scores = measure::score_pair(*open.model, *open.budget, *adapters, task, sweeps);
   }
-  return measure::make_result(task, std::move(scores), static_cast<std::uint64_t>(options.seed));
+  return measure::make_result(task, std::move(scores), seed);
 }
 
 // The gradient of the mean loss of the task's first units, into the adapters. How many depends on no
@@ -150,9 +165,10 @@ void run_eval(const EvalOptions& options) {
   const data::Tokenizer tokenizer(model_folder, open.model->config().vocabulary);
 
   measure::Evaluation evaluation;
-  judge_registration(options, run ? &*run : nullptr, evaluation);
-  evaluation.chunks = chunks_of(options, tokenizer);
-  evaluation.seed = static_cast<std::uint64_t>(options.seed);
+  const measure::EvalSettings settings =
+      judge_registration(options, run ? &*run : nullptr, evaluation);
+  evaluation.chunks = chunks_of(settings, tokenizer);
+  evaluation.seed = static_cast<std::uint64_t>(settings.seed);
   evaluation.tokenizer_sha256 = tokenizer.ranks_sha256();
   evaluation.config_sha256 = open.model->config().sha256;
   evaluation.headers_sha256 = train::headers_digest(open.model->shards());
@@ -174,7 +190,8 @@ void run_eval(const EvalOptions& options) {
   }
   if (run) evaluation.run = run->facts;
   for (const measure::EvalTask& task : tasks) {
-    evaluation.tasks.push_back(evaluate(task, open, adapters.get(), options));
+    evaluation.tasks.push_back(
+        evaluate(task, open, adapters.get(), options.batch_tokens, evaluation.seed));
     print_result(evaluation.tasks.back());
   }
   if (adapters) {
@@ -226,19 +243,8 @@ void add_eval_command(CLI::App& app) {
       ->excludes(ids);
   command.add_option("--set", options->files.sets, "sets of `lazylora data`: answers alone count")
       ->check(refuse_empty);
-  constexpr std::int64_t kMost = 1'000'000;
-  add_whole_number<std::int64_t>(command, "--chunk", options->chunk, 1, kMost,
-                                 "predictions of a chunk");
-  add_whole_number<std::int64_t>(command, "--stride", options->stride, 1, kMost,
-                                 "from one chunk to the next, at most --chunk (default: --chunk)")
-      ->default_str("");
-  command
-      .add_option("--bos", options->bos,
-                  "begin-of-text id: none, first (before the text) or each (before every chunk)")
-      ->check(CLI::IsMember({"none", "first", "each"}));
-  add_whole_number<std::int64_t>(command, "--seed", options->seed, 0,
-                                 std::numeric_limits<std::int64_t>::max(), "of the bootstrap");
-  add_whole_number<std::int64_t>(command, "--batch-tokens", options->batch_tokens, 1, kMost,
+  add_eval_settings(command, options->settings);
+  add_whole_number<std::int64_t>(command, "--batch-tokens", options->batch_tokens, 1, 1'000'000,
                                  "ids fed in one sweep; no result depends on it");
   command.add_flag("--gradient", options->gradient,
                    "one backward sweep more: norm of the gradient, layer by layer");
@@ -263,10 +269,7 @@ void add_eval_command(CLI::App& app) {
           !options->training_data) {
         throw base::Error("--text, --ids, --training-data or --set is required");
       }
-      if (options->stride > options->chunk) {
-        throw base::Error("--stride is {}, --chunk is {}: what lies between would not be scored",
-                          options->stride, options->chunk);
-      }
+      settings_of(options->settings);
     });
     run_eval(*options);
   });

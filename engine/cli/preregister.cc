@@ -11,6 +11,7 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
+#include "engine/cli/eval_settings.h"
 #include "engine/data/corpus.h"
 #include "engine/measure/preregistration.h"
 #include "engine/store/at_path.h"
@@ -19,9 +20,12 @@
 namespace engine::cli {
 namespace {
 
+namespace fs = std::filesystem;
+
 struct PreregisterOptions {
   std::string folder = "preregistration";
   std::vector<std::string> data;
+  EvalSettingOptions settings;
   measure::Preregistration registered;
 };
 
@@ -40,19 +44,55 @@ void add_data(const std::string& data, std::vector<measure::RegisteredData>& reg
                         base::sha256_hex_of_file(folder ? path / "manifest.json" : path)});
 }
 
+// A number is one claim's, whatever slug stands behind it.
+void require_number_free(const fs::path& folder, const std::string& name) {
+  if (!store::is_there(folder)) return;
+  const std::string number = name.substr(0, 5);
+  for (const fs::path& path : store::entries(folder)) {
+    const std::string other = path.filename().string();
+    if (!other.starts_with(number) || other.starts_with(name + ".")) continue;
+    throw base::Error(
+        "{}: has that number already, and {} may not: `make new-claim` prints the next free one",
+        path.string(), name);
+  }
+}
+
+// Whether this is what stands there, but for the time; another text is refused.
+bool is_registered(const fs::path& json, measure::Preregistration registered) {
+  if (!store::is_there(json)) return false;
+  try {
+    registered.registered_unix_ns = measure::read_preregistration(json).registered_unix_ns;
+  } catch (const base::Error& wrong) {
+    throw base::Error("{}; it is in the place of a registration: move it away", wrong.what());
+  }
+  const std::string there = base::sha256_hex_of_file(json);
+  const std::string wanted = base::sha256_hex(measure::preregistration_json(registered));
+  if (there == wanted) return true;
+  throw base::Error(
+      "{}: is there already, SHA-256 {}, and this text would have {}: what is registered is not "
+      "changed; another question takes another number (`make new-claim`)",
+      json.string(), there, wanted);
+}
+
 void run_preregister(measure::Preregistration registered, const PreregisterOptions& options) {
-  namespace fs = std::filesystem;
   for (const std::string& data : options.data) add_data(data, registered.data);
+  registered.settings = settings_of(options.settings);
   registered.registered_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count();
   as_usage([&] { measure::require_valid(registered, "preregister"); });
   const fs::path json = fs::path(options.folder) / (registered.name + ".json");
   const fs::path page = fs::path(options.folder) / (registered.name + ".md");
-  for (const fs::path& path : {json, page}) {
-    if (store::is_there(path)) {
-      throw base::Error("{}: is there already; what is registered is not changed", path.string());
-    }
+  require_number_free(options.folder, registered.name);
+  if (is_registered(json, registered)) {
+    say("{}  {}\nis registered already with this text; nothing was changed\n",
+        base::sha256_hex_of_file(json), json.string());
+    return;
+  }
+  if (store::is_there(page)) {
+    throw base::Error(
+        "{}: is there, and {} is not: left by a registration that did not end; remove it",
+        page.string(), json.filename().string());
   }
   store::create_folders(options.folder);
   const std::string text = measure::preregistration_json(registered);
@@ -91,6 +131,7 @@ void add_preregister_command(CLI::App& app) {
                                  "the sample: at least so many chunks or answers")
       ->required()
       ->default_str("");
+  add_eval_settings(command, options->settings);
   command.add_option("--stopping-rule", r.stopping_rule, "when the run ends")->required();
   command.add_option("--refuted-by", r.refuted_by, "what would refute it")->required();
   command.add_option("--expected", r.expected, "what you expect")->required();

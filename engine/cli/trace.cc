@@ -61,7 +61,7 @@ void add_export_command(CLI::App& trace) {
   };
   auto arguments = std::make_shared<Arguments>();
   CLI::App& command = *trace.add_subcommand(
-      "export", "write a trace again without ids and text: their digests stay");
+      "export", "write a trace again without tag, ids and text: the digests of ids and text stay");
   command.add_option("TRACE", arguments->from, "trace folder, ours or LazyLoRA's")->required();
   command.add_option("OUT", arguments->out, "folder to write; must not exist")->required();
   add_ram_option(command, arguments->machine);

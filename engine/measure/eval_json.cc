@@ -109,11 +109,14 @@ Json registration_of(const Evaluation& e) {
   if (facts.registered && e.verdict.outcome != Outcome::kRefused) {
     primary = {{"task", facts.registered->task}, {"metric", facts.registered->metric}};
   }
-  return {{"name", facts.registered ? Json(facts.registered->name) : Json()},
-          {"run_sha256", facts.run_sha256.empty() ? Json() : Json(facts.run_sha256)},
-          {"file_sha256", facts.file_sha256.empty() ? Json() : Json(facts.file_sha256)},
-          {"time", e.verdict.time_proof},
-          {"primary", primary}};
+  Json json{{"name", facts.registered ? Json(facts.registered->name) : Json()},
+            {"run_sha256", facts.run_sha256.empty() ? Json() : Json(facts.run_sha256)},
+            {"file_sha256", facts.file_sha256.empty() ? Json() : Json(facts.file_sha256)},
+            {"time", e.verdict.time_proof},
+            {"primary", primary}};
+  // Absent for a registration of format 1, whose evaluations are as they were.
+  if (facts.registered && facts.registered->settings) json["settings"] = "as registered";
+  return json;
 }
 
 Json or_null(const std::string& text) { return text.empty() ? Json() : Json(text); }

@@ -9,6 +9,8 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
+#include "engine/data/utf8.h"
+#include "engine/measure/eval_units.h"
 #include "engine/store/json_text.h"
 
 namespace engine::measure {
@@ -16,7 +18,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFormat = "lazylora preregistration 1";
+// Of 1, and of what is written now: with the settings.
+constexpr const char* kFormats[] = {"lazylora preregistration 1", "lazylora preregistration 2"};
 constexpr std::uint64_t kMostBytes = 64'000'000;
 
 bool is_name(std::string_view text) {
@@ -37,20 +40,57 @@ bool is_digest(std::string_view text) {
 Json json_of(const Preregistration& r) {
   Json data = Json::array();
   for (const RegisteredData& d : r.data) data.push_back({{"name", d.name}, {"sha256", d.sha256}});
-  return {{"format", kFormat},
-          {"name", r.name},
-          {"question", r.question},
-          {"data", data},
-          {"task", r.task},
-          {"metric", r.metric},
-          {"compared", "adapter minus base"},
-          {"direction", r.direction},
-          {"threshold", r.threshold},
-          {"units", r.units},
-          {"stopping_rule", r.stopping_rule},
-          {"refuted_by", r.refuted_by},
-          {"expected", r.expected},
-          {"registered_unix_ns", r.registered_unix_ns}};
+  Json json{{"format", kFormats[r.settings ? 1 : 0]},
+            {"name", r.name},
+            {"question", r.question},
+            {"data", data},
+            {"task", r.task},
+            {"metric", r.metric},
+            {"compared", "adapter minus base"},
+            {"direction", r.direction},
+            {"threshold", r.threshold},
+            {"units", r.units}};
+  if (r.settings) {
+    json["chunk"] = r.settings->chunk;
+    json["stride"] = r.settings->stride;
+    json["bos"] = r.settings->bos;
+    json["seed"] = r.settings->seed;
+    json["resamples"] = r.settings->resamples;
+  }
+  json["stopping_rule"] = r.stopping_rule;
+  json["refuted_by"] = r.refuted_by;
+  json["expected"] = r.expected;
+  json["registered_unix_ns"] = r.registered_unix_ns;
+  return json;
+}
+
+void require_valid(const EvalSettings& settings, std::string_view where) {
+  const auto& [chunk, stride, bos, seed, resamples] = settings;
+  if (chunk < 1 || chunk > kMostChunk) {
+    throw base::Error("{}: chunk is {}, wanted is 1 ... {}", where, chunk, kMostChunk);
+  }
+  if (stride < 1 || stride > chunk) {
+    throw base::Error(
+        "{}: stride is {}, wanted is 1 ... {}, the chunk: what lies between would not be "
+        "scored",
+        where, stride, chunk);
+  }
+  if (std::ranges::find(kBosNames, bos) == std::end(kBosNames)) {
+    throw base::Error("{}: bos is \"{}\", there are {}", where, bos, fmt::join(kBosNames, ", "));
+  }
+  if (seed < 0) throw base::Error("{}: seed is {}, wanted is 0 or more", where, seed);
+  if (resamples != kResamples) {
+    throw base::Error("{}: resamples is {}, this program draws {}", where, resamples, kResamples);
+  }
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  try {
+    return store::read_json_text(path, kMostBytes);
+  } catch (const base::Error& wrong) {
+    throw base::Error("{} (a registration is the NNNN-slug.json of `lazylora preregister`)",
+                      wrong.what());
+  }
 }
 
 }  // namespace
@@ -69,6 +109,7 @@ void require_valid(const Preregistration& r, std::string_view where) {
                                                               {"expected", &r.expected}};
   for (const auto& [name, text] : texts) {
     if (text->empty()) throw base::Error("{}: {} is empty", where, name);
+    data::require_utf8(*text, fmt::format("{}: {}", where, name));
   }
   if (std::ranges::find(kMetrics, r.metric) == std::end(kMetrics)) {
     throw base::Error("{}: metric is \"{}\", there are {}", where, r.metric,
@@ -81,8 +122,10 @@ void require_valid(const Preregistration& r, std::string_view where) {
   if (r.units < 2) {
     throw base::Error("{}: units is {}: an interval takes 2 at least", where, r.units);
   }
+  if (r.settings) require_valid(*r.settings, where);
   if (r.data.empty()) throw base::Error("{}: data is empty", where);
   for (const RegisteredData& data : r.data) {
+    data::require_utf8(data.name, fmt::format("{}: a name of data", where));
     if (!is_digest(data.sha256)) {
       throw base::Error("{}: data {}: \"{}\" is no SHA-256", where, data.name, data.sha256);
     }
@@ -104,20 +147,28 @@ std::string preregistration_json(const Preregistration& registered) {
 std::string preregistration_page(const Preregistration& r, std::string_view json_sha256) {
   std::string data;
   for (const RegisteredData& d : r.data) data += fmt::format("* `{}` {}\n", d.sha256, d.name);
+  std::string settings;
+  if (r.settings) {
+    settings = fmt::format(
+        "\n\nIn chunks of {} predictions, a stride of {}, begin-of-text id {}; {} resamples of "
+        "seed {}.",
+        r.settings->chunk, r.settings->stride, r.settings->bos, r.settings->resamples,
+        r.settings->seed);
+  }
   return fmt::format(
       "# {}\n\n{}\n\nFrozen as `{}.json`, SHA-256 `{}`. Nothing here is changed after the run has "
       "begun; its manifest carries that digest.\n\n## Decided by\n\n{} of {}, adapter minus base, "
       "is to lie {} {}: **met** if the whole 95 % interval (paired bootstrap over units) does, "
       "**not met** if the whole interval lies on the other side, **not decidable** otherwise, or "
-      "with fewer than {} units. Every other number is secondary.\n\n## Data\n\n{}\n## When to "
+      "with fewer than {} units. Every other number is secondary.{}\n\n## Data\n\n{}\n## When to "
       "stop\n\n{}\n\n## What would refute it\n\n{}\n\n## Expected\n\n{}\n",
       r.name, r.question, r.name, json_sha256, r.metric, r.task, r.direction, r.threshold, r.units,
-      data, r.stopping_rule, r.refuted_by, r.expected);
+      settings, data, r.stopping_rule, r.refuted_by, r.expected);
 }
 
 Preregistration read_preregistration(const std::filesystem::path& path) {
   try {
-    const Json json = Json::parse(store::read_json_text(path, kMostBytes));
+    const Json json = Json::parse(read_text(path));
     Preregistration r;
     r.name = json.at("name");
     r.question = json.at("question");
@@ -129,13 +180,18 @@ Preregistration read_preregistration(const std::filesystem::path& path) {
     r.direction = json.at("direction");
     r.threshold = json.at("threshold");
     r.units = json.at("units");
+    if (json.at("format") == kFormats[1]) {
+      r.settings = {json.at("chunk"), json.at("stride"), json.at("bos"), json.at("seed"),
+                    json.at("resamples")};
+    }
     r.stopping_rule = json.at("stopping_rule");
     r.refuted_by = json.at("refuted_by");
     r.expected = json.at("expected");
     r.registered_unix_ns = json.at("registered_unix_ns");
     // A field more, less or doubled, or a number written otherwise: not what was frozen.
     if (json != json_of(r)) {
-      throw base::Error("{}: holds other fields than a {}", path.string(), kFormat);
+      throw base::Error("{}: holds other fields than a {}", path.string(),
+                        fmt::join(kFormats, " or a "));
     }
     require_valid(r, path.string());
     return r;
@@ -154,10 +210,8 @@ std::vector<std::string> objections(const RegistrationFacts& facts) {
     }
     return found;
   }
-  if (facts.file_sha256.empty()) {
-    found.push_back("missing: " + facts.unreadable);
-  } else if (!facts.unreadable.empty()) {
-    found.push_back("unreadable: " + facts.unreadable);
+  if (!facts.unreadable.empty()) {
+    found.push_back((facts.there ? "unreadable: " : "missing: ") + facts.unreadable);
   }
   if (!facts.has_run) {
     found.push_back("no run is given, so nothing says that the registration came before it");

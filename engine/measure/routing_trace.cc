@@ -168,6 +168,7 @@ void export_trace(const fs::path& from, const fs::path& out, base::RamBudget& bu
     folder.add(trace.read(i), manifest.layers[i].is_kda);
   }
   TraceManifest without = manifest;
+  without.tag.clear();  // words of the user's own, too
   without.ids.clear();
   without.files.clear();
   folder.commit(std::move(without));

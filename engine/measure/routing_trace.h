@@ -71,7 +71,7 @@ class RoutingTrace {
   std::unique_ptr<store::File> file_;
 };
 
-// The same trace without ids and text, which stay as digests; trace.h5 and whatever a manifest of
+// The same trace without the tag, and without ids and text, which stay as digests; trace.h5 and whatever a manifest of
 // LazyLoRA says about clocks, paths and machine stay behind.
 //
 // Errors    those of RoutingTrace and its read(), and Error if something is at `out` already, or the
