@@ -46,14 +46,16 @@ tokenizer-parity: build ## the tokenizer against npm's tiktoken and js-tiktoken 
 	@npm install --prefix build/tokenizer-parity --no-save --no-audit --no-fund tiktoken@1.0.22 js-tiktoken@1.0.21
 	@checks/tokenizer_parity.sh build/release
 
-# RUN: a run folder. TEXT: plain texts. OUT: where results and pages go. ARGS: more options of `lazylora eval`.
+# RUN: a run folder. TEXT: plain texts. OUT: where results and pages go. CHUNK: predictions of a chunk, those of a
+# registration if the run has one. ARGS: more options of `lazylora eval`.
 TEXT ?= docs/examples/slice.txt
 OUT ?= $(RUN)/eval
+CHUNK ?= 64
 eval: ## loss of base and adapter of RUN=... on TEXT=..., as a report with figures under OUT
 	@[ -n "$(RUN)" ] || { echo "make eval RUN=out/quickstart/run"; exit 2; }
 	@$(MAKE) --no-print-directory build
 	@command -v gnuplot >/dev/null || checks/deps.sh <(echo gnuplot-nox) || echo "no gnuplot: no figures"
-	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk 64 --gradient $(ARGS)
+	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk $(CHUNK) --gradient $(ARGS)
 
 # MUTANTS: a record of `checks/mutants.sh BUILD --out MUTANTS`, made of the sources of MUTANTS_COMMIT.
 export MUTANTS MUTANTS_COMMIT

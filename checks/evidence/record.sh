@@ -9,7 +9,7 @@ cd "$here/../.."
 git diff --quiet HEAD -- engine oracle checks reports || echo "evidence: the sources have changes that are not committed, and the environment will say so" >&2
 [ -e preregistration/0006-proof-run.json ] || "$build/lazylora" preregister 0006-proof-run \
   --question "Do ten steps on four short patterns of ids make English prose likelier to a random tiny model?" \
-  --data docs/examples/slice.txt --task text:slice.txt --metric loss --direction below --threshold 0 --units 20 \
+  --data docs/examples/slice.txt --task text:slice.txt --metric loss --direction below --threshold 0 --units 20 --chunk 64 \
   --stopping-rule "Ten steps; evaluated once, after the last." \
   --refuted-by "An interval of the paired difference that lies above 0, or around it." \
   --expected "Not decidable: the run learns its four patterns by heart, and prose has nothing of them."
