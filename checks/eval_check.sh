@@ -193,6 +193,7 @@ exits "a run without one is exploratory" 0 "exploratory" "$lazylora" eval --run 
 "$lazylora" eval --model "$out/model" --text "$out/note.txt" --chunk 16 --out "$out/base" >/dev/null && "$here/reports/render.sh" "$build" "$out/base" >/dev/null &&
   grep -q '"routing": {}' "$out/base/results.json" && ! grep -q 'Routing' "$out/base/report.md"
 verdict "the base model alone has no routing to compare" $?
+exits "a registration is about one model" 2 "excludes" "$lazylora" eval --run "$out/run" --foreign-adapter --text "$out/note.txt" --preregistration "$out/reg/0001-note.json"
 exits "and cannot get one afterwards" 1 "began without" "$lazylora" eval --run "$out/plain" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json"
 
 # Texts of a corpus: what is dated after the day, checked, and told where from.

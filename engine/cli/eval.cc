@@ -229,7 +229,7 @@ void add_eval_command(CLI::App& app) {
       ->check(refuse_empty)
       ->excludes(run)
       ->needs(model);
-  command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
+  auto* foreign = command.add_flag("--foreign-adapter", options->foreign_adapter, kForeignAdapter);
   command
       .add_option("--text", options->files.texts,
                   "plain texts, UTF-8, or folders of `lazylora data corpus`")
@@ -252,7 +252,8 @@ void add_eval_command(CLI::App& app) {
       command
           .add_option("--preregistration", options->preregistration,
                       "the registration that the run began with; decides the verdict")
-          ->check(refuse_empty);
+          ->check(refuse_empty)
+          ->excludes(foreign);  // it is about the model that the run was trained on
   add_time_proof_options(command, registration, options->proofs);
   command.add_option("--out", options->out, "folder for results.json and units.jsonl")
       ->check(refuse_empty);
