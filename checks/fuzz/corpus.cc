@@ -175,6 +175,62 @@ void add_run(Corpus& corpus) {
   corpus.refuse("run", "MomentsText", "\3moments");
 }
 
+void add_pack(Corpus& corpus) {
+  const std::string a(64, 'a'), b(64, 'b');
+  const std::string right =
+      R"({"format": "lazylora pack 1", "config_sha256": ")" + b +
+      R"(", "checkpoint": [{"file": "model.safetensors", "bytes": 200, "header_sha256": ")" + a +
+      R"("}], "copy": {"file": "pack.safetensors", "bytes": 4264, "header_sha256": ")" + b +
+      R"("}, "tensors": [{"name": "first", "dtype": "F32", "shape": [2, 3], "shard": )" +
+      R"("model.safetensors", "offset": 168, "sha256": ")" + a + R"("}]})";
+  corpus.edits("pack", right,
+               {{"OtherFormat", "pack 1", "pack 2"},
+                {"FieldTwice", "\"offset\": 168", "\"offset\": 168, \"offset\": 168"},
+                {"FieldMissing", "\"offset\": 168, ", ""},
+                {"FieldUnknown", "\"offset\"", "\"place\""},
+                {"NegativeOffset", "168", "-168"},
+                {"FractionOffset", "168", "168.0"},
+                {"DtypeUnknown", "F32", "F33"},
+                {"ExtentNegative", "[2, 3]", "[-2, 3]"},
+                {"ExtentBeyond63Bits", "[2, 3]", "[18446744073709551615, 3]"},
+                {"ShapeIsNumber", "[2, 3]", "6"},
+                {"FileIsNumber", "\"pack.safetensors\"", "7"},
+                {"TensorsMissing", "\"tensors\"", "\"tensor\""},
+                {"NotJson", "{\"format\"", "{format"}});
+}
+
+// Magic, version, SHA-256 and a digest; then a branch to a calendar, and one to a block of Bitcoin.
+void add_ots(Corpus& corpus) {
+  using namespace std::string_literals;
+  const std::string magic = "\0OpenTimestamps\0\0Proof\0\xbf\x89\xe2\xe8\x84\xe8\x92\x94"s;
+  const std::string start = magic + "\x01\x08"s + std::string(32, 'd');
+  const std::string nonce = "\xf0\x05nonce\x08"s;  // append, and hash
+  const std::string pending = "\0\x83\xdf\xe3\x0d\x2e\xf9\x0c\x8e\x0a\x09"s + "a.example"s;
+  const std::string bitcoin = "\0\x05\x88\x96\x0d\x73\xd7\x19\x01\x03\xc0\xa2\x33"s;
+  const std::string path = "\xf1\x02pq\x08\x08"s;  // put before, and hash twice
+  corpus.accept("ots", "right", start + nonce + "\xff"s + pending + path + bitcoin);
+  const auto wrong = [&](const char* name, std::string bytes) {
+    corpus.refuse("ots", name, std::move(bytes));
+  };
+  wrong("Empty", "");
+  wrong("OtherMagic", "\1"s + (start + bitcoin).substr(1));
+  wrong("OtherVersion", magic + "\x02\x08"s + std::string(32, 'd') + bitcoin);
+  wrong("OtherDigest", magic + "\x01\x02"s + std::string(20, 'd') + bitcoin);
+  wrong("NoTimestamp", start);
+  wrong("NoAttestation", start + nonce);
+  wrong("BranchWithoutEnd", start + "\xff"s + bitcoin);
+  wrong("UnknownOperation", start + "\x42"s + bitcoin);
+  wrong("AppendNothing", start + "\xf0\0"s + bitcoin);
+  wrong("AppendBeyondTheFile", start + "\xf0\x7f"s + bitcoin);
+  wrong("NumberLongerThanNeedBe", start + "\xf0\x81\0n"s + bitcoin);
+  wrong("NumberOf70Bits", start + "\xf0"s + std::string(9, '\xff') + "\x01"s + bitcoin);
+  wrong("HeightWithMoreBehind", start + "\0\x05\x88\x96\x0d\x73\xd7\x19\x01\x04\xc0\xa2\x33\x01"s);
+  wrong("AddressWithALineEnd",
+        start + "\0\x83\xdf\xe3\x0d\x2e\xf9\x0c\x8e\x0a\x09"s + "a.exam\nle"s);
+  wrong("BytesBehindTheLast", start + bitcoin + "\x08"s);
+  wrong("CutByOneByte", (start + bitcoin).substr(0, (start + bitcoin).size() - 1));
+}
+
 void add_ids(Corpus& corpus) {
   corpus.accept("ids", "right", "1, 2,3\n999\t0\n");
   for (const auto& [name, bytes] :
@@ -199,6 +255,8 @@ std::vector<CorpusFile> corpus() {
   add_digests(corpus);
   add_adapter(corpus);
   add_run(corpus);
+  add_pack(corpus);
+  add_ots(corpus);
   add_ids(corpus);
   corpus.accept("activations", "WritesAndReads",
                 std::string("\x00\x10\x03\x80\x10\x03\x80\x11\x03\x04\x20\x02\x84\x20\x02", 15));

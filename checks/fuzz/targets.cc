@@ -17,9 +17,11 @@
 #include "engine/adapter/native.h"
 #include "engine/base/error.h"
 #include "engine/data/ids.h"
+#include "engine/measure/ots_proof.h"
 #include "engine/model/config.h"
 #include "engine/store/activation_store.h"
 #include "engine/store/digest_manifest.h"
+#include "engine/store/pack_index.h"
 #include "engine/store/safetensors_header.h"
 #include "engine/store/shard_reader.h"
 #include "engine/train/manifest.h"
@@ -164,6 +166,30 @@ void run_folder(Bytes bytes) {
   if (!manifest) throw engine::base::Error("no manifest");
 }
 
+// The index of a packed copy, by itself: whether it is that of its files is PackedCopy's to say.
+void pack(Bytes bytes) {
+  const MemoryFile input(bytes);
+  for (const auto& tensor : engine::store::read_pack_index(input.path()).tensors) {
+    for (const std::int64_t extent : tensor.shape) require(extent >= 0, "extents are no fewer");
+  }
+}
+
+void ots(Bytes bytes) {
+  const MemoryFile input(bytes);
+  const engine::measure::OtsProof proof = engine::measure::read_ots_proof(input.path());
+  require(proof.sha256_hex.size() == 64, "the digest is a SHA-256");
+  require(proof.blocks.size() + proof.pending.size() + static_cast<std::size_t>(proof.others) > 0,
+          "every branch ends in an attestation");
+  for (const auto& block : proof.blocks) {
+    require(block.merkle_root.size() <= 4096, "a message has its bound");
+    require(block.offset < bytes.size(), "attestations lie in the file");
+  }
+  for (const std::string& address : proof.pending) {
+    require(!address.empty() && address.find_first_of(" \n\x1b") == std::string::npos,
+            "an address may be printed");
+  }
+}
+
 void ids(Bytes bytes) {
   constexpr std::int64_t kVocabulary = 1000;
   for (const std::int32_t id : engine::data::parse_ids(text_of(bytes), kVocabulary, "ids")) {
@@ -219,6 +245,8 @@ constexpr FuzzTarget kTargets[] = {
     {"digests", accepts<digests>},
     {"adapter", accepts<adapter>},
     {"run", accepts<run_folder>},
+    {"pack", accepts<pack>},
+    {"ots", accepts<ots>},
     {"ids", accepts<ids>},
     {"activations", accepts<activations>},
 };

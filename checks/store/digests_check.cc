@@ -136,6 +136,11 @@ TEST_F(DigestsCheck, A8_CachedVerification) {
   write_bytes(cache, key());
   EXPECT_TRUE(verification_is_cached(cache, key()));
 
+  // By whatever path the folder is named, the files are the same.
+  const checks::ScratchFolder elsewhere;
+  fs::create_directory_symlink(fs::canonical(folder_.path()), elsewhere / "link");
+  EXPECT_EQ(verification_key(manifest_, ShardReader(elsewhere / "link"), kConfig), key());
+
   // Other content under an old modification time is beyond this cache, as its header says. Any
   // write sets another time.
   const auto time = fs::last_write_time(shard_);

@@ -9,6 +9,7 @@
 #include "checks/store/header_faults.h"
 #include "checks/store/shard_files.h"
 #include "engine/base/rng.h"
+#include "engine/store/safetensors_header.h"
 #include "engine/store/shard_reader.h"
 
 namespace {
@@ -22,7 +23,9 @@ using checks::replaced;
 using checks::safetensors;
 using checks::write_bytes;
 using engine::base::Dtype;
+using engine::store::Finding;
 using engine::store::inspect_shards;
+using engine::store::Severity;
 using engine::store::ShardReader;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -213,6 +216,45 @@ TEST_F(ShardReaderCheck, AllFindingsAndTheFirstIsThrown) {
   EXPECT_THAT(text, HasSubstr("the same name stands in 2.safetensors at byte"));
   EXPECT_EQ(inspect_shards(folder_.path()).size(), 6u) << text;
   EXPECT_THAT(opened(), AllOf(HasSubstr("1.safetensors: tensor second"), HasSubstr("5 more")));
+}
+
+// Refused from its length alone: read, it would take more than there is before anybody could say so.
+TEST_F(ShardReaderCheck, AHeaderThatMemoryDoesNotHoldIsNotRead) {
+  put("model.safetensors", safetensors(kHeader, 32));
+  const std::uint64_t needed = engine::store::kHeaderTimes * kHeader.size();
+  EXPECT_EQ(ShardReader(folder_.path(), {.header_memory = needed}).entries().size(), 2u);
+  const auto with_less = [&] { ShardReader(folder_.path(), {.header_memory = needed - 1}); };
+  EXPECT_THAT(error_of(with_less),
+              AllOf(HasSubstr("model.safetensors: at byte 0: the header takes"),
+                    HasSubstr(fmt::format("{} times as much", engine::store::kHeaderTimes)),
+                    HasSubstr(fmt::format("{} bytes are free", needed - 1))));
+  std::vector<Finding> found;
+  ShardReader(folder_.path(), found, {.header_memory = needed - 1});
+  EXPECT_EQ(found.size(), 1u) << described(found);
+  // Not read: what stands in it is not judged.
+  put("model.safetensors", safetensors(replaced(kHeader, "[8]", "[9]"), 32));
+  EXPECT_THAT(error_of(with_less), HasSubstr("the header takes"));
+}
+
+// Three findings an entry of five bytes: all of them would take a hundred times the file.
+TEST_F(ShardReaderCheck, SoManyFindingsAreHeldAndNoMore) {
+  std::string header = "{";
+  for (int i = 0; i < 5'000; ++i) header += fmt::format("{}\"{}\":{{}}", i == 0 ? "" : ",", i);
+  put("model.safetensors", safetensors(header + "}", 0));
+  const std::vector<Finding> found = inspect_shards(folder_.path());
+  ASSERT_EQ(found.size(), engine::store::kMostFindings + 1);
+  EXPECT_THAT(describe(found.front()), HasSubstr("tensor 0: has no dtype"));
+  EXPECT_THAT(describe(found.back()), HasSubstr("more than 10000 findings; those behind are not"));
+  EXPECT_THAT(opened(), HasSubstr("and 10000 more; `lazylora shards` lists them)"));
+  // An error behind so many notes is one all the same.
+  std::vector<Finding> notes;
+  for (std::size_t i = 0; i < engine::store::kMostFindings + 2; ++i) {
+    add(notes, {Severity::kNote, "a.safetensors", "", std::nullopt, "odd"});
+  }
+  EXPECT_EQ(error_of([&] { engine::store::throw_first_error(notes); }), "");
+  add(notes, {Severity::kError, "b.safetensors", "", std::nullopt, "wrong"});
+  EXPECT_EQ(notes.size(), engine::store::kMostFindings + 1);
+  EXPECT_NE(error_of([&] { engine::store::throw_first_error(notes); }), "");
 }
 
 TEST_F(ShardReaderCheck, NamesThatWouldDriveATerminal) {

@@ -57,7 +57,7 @@ class LayoutCheck {
       finding.file = reader_.file_of(*entry).path().string();
       finding.offset = entry->offset;
     }
-    findings_.push_back(std::move(finding));
+    store::add(findings_, std::move(finding));
   }
 
   const TensorEntry* check(const ExpectedTensor& tensor) {

@@ -13,17 +13,6 @@ void require_done(const fs::path& path, const std::error_code& failed) {
   if (failed) throw base::Error("{}: {}", path.string(), failed.message());
 }
 
-template <class Iterator>
-std::vector<fs::path> paths_of(const fs::path& folder) {
-  std::vector<fs::path> paths;
-  std::error_code failed;
-  for (Iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    paths.push_back(at->path());
-  }
-  require_done(folder, failed);
-  return paths;
-}
-
 }  // namespace
 
 fs::file_type type_at(const fs::path& path) {
@@ -60,16 +49,25 @@ std::uint64_t free_bytes(const fs::path& path) {
 }
 
 std::vector<fs::path> entries(const fs::path& folder) {
-  return paths_of<fs::directory_iterator>(folder);
-}
-
-std::vector<fs::path> entries_below(const fs::path& folder) {
-  return paths_of<fs::recursive_directory_iterator>(folder);
+  std::vector<fs::path> paths;
+  std::error_code failed;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    paths.push_back(at->path());
+  }
+  require_done(folder, failed);
+  return paths;
 }
 
 fs::path absolute_path(const fs::path& path) {
   std::error_code failed;
   fs::path whole = fs::absolute(path, failed);
+  require_done(path, failed);
+  return whole;
+}
+
+fs::path canonical_path(const fs::path& path) {
+  std::error_code failed;
+  fs::path whole = fs::canonical(path, failed);
   require_done(path, failed);
   return whole;
 }

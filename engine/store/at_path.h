@@ -22,11 +22,12 @@ bool is_empty(const std::filesystem::path& path);
 std::uint64_t file_bytes(const std::filesystem::path& file);
 // For a user without privileges, on the disk of what is there.
 std::uint64_t free_bytes(const std::filesystem::path& path);
-// Paths of what stands in the folder, and in those below it.
+// Paths of what stands in the folder.
 std::vector<std::filesystem::path> entries(const std::filesystem::path& folder);
-std::vector<std::filesystem::path> entries_below(const std::filesystem::path& folder);
 
 std::filesystem::path absolute_path(const std::filesystem::path& path);
+// The one path without links to what is there.
+std::filesystem::path canonical_path(const std::filesystem::path& path);
 std::filesystem::path working_folder();
 void enter_folder(const std::filesystem::path& folder);
 // With those above it; one that is there is left as it is.

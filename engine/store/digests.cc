@@ -130,7 +130,7 @@ class Verifier {
  private:
   void report(const std::string& file, const std::string& tensor,
               std::optional<std::uint64_t> offset, const std::string& message) {
-    findings.push_back({Severity::kError, file, tensor, offset, message});
+    add(findings, {Severity::kError, file, tensor, offset, message});
   }
 
   const std::string path_;
@@ -193,9 +193,8 @@ std::string verification_key(const std::filesystem::path& manifest, const ShardR
   for (std::size_t i = 0; i < reader.files().size(); ++i) {
     const File& file = reader.files()[i];
     key += fmt::format("{} bytes {} modified_ns {} header {}\n",
-                       json_string(absolute_path(file.path()).lexically_normal().string()),
-                       file.size(), file.modified_ns(),
-                       reader.header_sha256(static_cast<std::int32_t>(i)));
+                       json_string(canonical_path(file.path()).string()), file.size(),
+                       file.modified_ns(), reader.header_sha256(static_cast<std::int32_t>(i)));
   }
   return key;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,6 +38,9 @@ struct ReadSettings {
   // The alignment that direct reads of this descriptor want, 0 if it has none; the default asks the
   // system.
   std::uint32_t (*direct_alignment)(int descriptor) = nullptr;
+  // What the header of a shard may take in memory while a ShardReader reads it; more is refused before it
+  // is read.
+  std::uint64_t header_memory = std::numeric_limits<std::uint64_t>::max();
   // A device of a given speed for a ShardReader and its ReadQueue; for benchmarks.
   std::shared_ptr<Throttle> throttle = nullptr;
 };

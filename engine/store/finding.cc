@@ -1,6 +1,7 @@
 #include "engine/store/finding.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/base/error.h"
 
@@ -32,12 +33,24 @@ std::size_t count(std::span<const Finding> findings, Severity severity) {
   return static_cast<std::size_t>(std::ranges::count(findings, severity, &Finding::severity));
 }
 
-void throw_first_error(std::span<const Finding> findings) {
+void add(std::vector<Finding>& findings, Finding more) {
+  if (findings.size() < kMostFindings) {
+    findings.push_back(std::move(more));
+  } else if (findings.size() == kMostFindings) {
+    findings.push_back(
+        {more.severity, more.file, "", std::nullopt,
+         fmt::format("more than {} findings; those behind are not listed", kMostFindings)});
+  } else if (more.severity == Severity::kError) {
+    findings.back().severity = Severity::kError;
+  }
+}
+
+void throw_first_error(std::span<const Finding> findings, std::string_view lists) {
   const auto first = std::ranges::find(findings, Severity::kError, &Finding::severity);
   if (first == findings.end()) return;
   const std::size_t others = count(findings, Severity::kError) - 1;
   if (others == 0) throw base::Error("{}", describe(*first));
-  throw base::Error("{} (and {} more; `lazylora shards` lists them all)", describe(*first), others);
+  throw base::Error("{} (and {} more{})", describe(*first), others, lists);
 }
 
 }  // namespace engine::store

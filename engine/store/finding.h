@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace engine::store {
 
@@ -29,7 +30,13 @@ Finding finding_of(const std::string& file, std::string_view message);
 
 std::size_t count(std::span<const Finding> findings, Severity severity);
 
-// Errors    Error with the first finding of severity kError, and how many there are besides
-void throw_first_error(std::span<const Finding> findings);
+// So many are held and listed: a file may have millions, and each takes more memory than its place there.
+inline constexpr std::size_t kMostFindings = 10'000;
+// `more` behind the others; of what is beyond kMostFindings one that says so, as grave as the gravest.
+void add(std::vector<Finding>& findings, Finding more);
+
+// Errors    Error with the first finding of severity kError, how many there are besides, and what lists them
+void throw_first_error(std::span<const Finding> findings,
+                       std::string_view lists = "; `lazylora shards` lists them");
 
 }  // namespace engine::store

@@ -110,7 +110,7 @@ class IndexSax : public nlohmann::json_sax<json> {
 
  private:
   void report(const std::string& tensor, const std::string& message) {
-    findings_.push_back({Severity::kError, file_, tensor, std::nullopt, message});
+    add(findings_, {Severity::kError, file_, tensor, std::nullopt, message});
   }
 
   bool other(const std::string& value) {

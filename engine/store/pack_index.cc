@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <initializer_list>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.h"
@@ -62,7 +63,11 @@ class Fields {
   std::vector<std::int64_t> extents(const char* name) const {
     std::vector<std::int64_t> values;
     for (const Json& value : list(name)) {
-      values.push_back(static_cast<std::int64_t>(number(name, value)));
+      const std::uint64_t extent = number(name, value);
+      if (extent > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+        throw Error("{}: {} has {}, more than any tensor", where_, name, extent);
+      }
+      values.push_back(static_cast<std::int64_t>(extent));
     }
     return values;
   }

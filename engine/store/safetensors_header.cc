@@ -125,20 +125,20 @@ class Checker {
     }
     const std::uint64_t end = data_start_ + data_bytes_;
     if (next < end && complete) {
-      findings_.push_back({Severity::kError, file_, "", next,
-                           fmt::format("{} bytes after the last tensor: the tensors end at {}, the "
-                                       "file at {}",
-                                       end - next, next, end)});
+      add(findings_, {Severity::kError, file_, "", next,
+                      fmt::format("{} bytes after the last tensor: the tensors end at {}, the "
+                                  "file at {}",
+                                  end - next, next, end)});
     }
   }
 
  private:
   std::nullopt_t report(const HeaderTensor& tensor, const std::string& message) {
-    findings_.push_back({Severity::kError, file_, tensor.name, std::nullopt, message});
+    add(findings_, {Severity::kError, file_, tensor.name, std::nullopt, message});
     return std::nullopt;
   }
   void report(const CheckedTensor& tensor, const std::string& message) {
-    findings_.push_back({Severity::kError, file_, tensor.name, tensor.offset, message});
+    add(findings_, {Severity::kError, file_, tensor.name, tensor.offset, message});
   }
 
   const std::string file_;
@@ -148,9 +148,10 @@ class Checker {
 };
 
 // The length field and the header, or nothing and a finding.
-std::optional<std::string> header_bytes(const File& file, std::vector<Finding>& findings) {
+std::optional<std::string> header_bytes(const File& file, std::vector<Finding>& findings,
+                                        std::uint64_t memory) {
   const auto refuse = [&](const std::string& message) {
-    findings.push_back({Severity::kError, file.path().string(), "", 0, message});
+    add(findings, {Severity::kError, file.path().string(), "", 0, message});
     return std::nullopt;
   };
   if (file.size() < kLengthBytes + 2) {
@@ -171,6 +172,12 @@ std::optional<std::string> header_bytes(const File& file, std::vector<Finding>& 
     return refuse(fmt::format("the header takes {} bytes, more than the format's {}", length,
                               kMaxHeaderBytes));
   }
+  if (length > memory / kHeaderTimes) {
+    return refuse(
+        fmt::format("the header takes {} bytes, and {} times as much memory while it is "
+                    "read, of which {} bytes are free (--ram)",
+                    length, kHeaderTimes, memory));
+  }
   if (length < 2 || start[kLengthBytes] != '{') {
     return refuse(fmt::format("the header of {} bytes does not begin with '{{'", length));
   }
@@ -181,9 +188,9 @@ std::optional<std::string> header_bytes(const File& file, std::vector<Finding>& 
 
 }  // namespace
 
-ShardHeader read_header(const File& file, std::vector<Finding>& findings) {
+ShardHeader read_header(const File& file, std::vector<Finding>& findings, std::uint64_t memory) {
   ShardHeader header;
-  const auto bytes = header_bytes(file, findings);
+  const auto bytes = header_bytes(file, findings, memory);
   if (!bytes) return header;
   header.sha256 = base::sha256_hex(*bytes);
   const HeaderContent content =

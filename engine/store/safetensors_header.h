@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,8 +37,14 @@ struct ShardHeader {
 // span of the offsets against shape and dtype, offsets against the data there is, the tiling. A
 // file that is not safetensors at all is recognised by its content: a Git-LFS pointer, whose first
 // eight bytes "version " would be read as a header of 2.3e18 bytes, an HTML page, another text.
+//
+// While it is read a header takes kHeaderTimes its bytes: itself, and of every tensor what it says and its
+// name once more. 5 were measured with the released names, 7 with names of a few letters. More than `memory`
+// is a finding, and not read.
 // Errors    Error if the file cannot be read
 // Source    https://huggingface.co/docs/safetensors/index#format
-ShardHeader read_header(const File& file, std::vector<Finding>& findings);
+inline constexpr std::uint64_t kHeaderTimes = 8;
+ShardHeader read_header(const File& file, std::vector<Finding>& findings,
+                        std::uint64_t memory = std::numeric_limits<std::uint64_t>::max());
 
 }  // namespace engine::store

@@ -140,7 +140,7 @@ class HeaderSax : public nlohmann::json_sax<json> {
   void report(const std::string& message) {
     sound_ = false;
     content_.complete = false;
-    findings_.push_back({Severity::kError, file_, name_, std::nullopt, message});
+    add(findings_, {Severity::kError, file_, name_, std::nullopt, message});
   }
 
   // A value that stands in a wrong place.

@@ -57,9 +57,10 @@ ShardReader::ShardReader(const std::filesystem::path& folder, const ReadSettings
     for (File& file : state_->table.files) file.read_directly();
   }
 }
-ShardReader::ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings)
+ShardReader::ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings,
+                         const ReadSettings& settings)
     : state_(std::make_unique<State>()) {
-  state_->table = scan_folder(folder, {}, findings);
+  state_->table = scan_folder(folder, settings, findings);
 }
 ShardReader::~ShardReader() = default;
 ShardReader::ShardReader(ShardReader&& other) noexcept = default;

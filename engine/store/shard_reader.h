@@ -50,7 +50,8 @@ class ShardReader {
   // As much as can be read: what does not hold goes into `findings` (those of inspect_shards), and
   // its tensors are not there.
   // Errors    Error only if the folder itself cannot be listed
-  ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings);
+  ShardReader(const std::filesystem::path& folder, std::vector<Finding>& findings,
+              const ReadSettings& settings = {});
   ~ShardReader();
   ShardReader(ShardReader&& other) noexcept;
 

@@ -57,11 +57,10 @@ void sort_names(ShardTable& table, std::vector<Finding>& findings) {
     const TensorEntry& first = table.entries[table.by_name[i - 1]];
     const TensorEntry& second = table.entries[table.by_name[i]];
     if (first.name != second.name) continue;
-    findings.push_back({Severity::kError,
-                        table.files[static_cast<std::size_t>(second.shard)].path(),
-                        std::string(second.name), second.offset,
-                        fmt::format("the same name stands in {} at byte {}", table.file_name(first),
-                                    first.offset)});
+    add(findings, {Severity::kError, table.files[static_cast<std::size_t>(second.shard)].path(),
+                   std::string(second.name), second.offset,
+                   fmt::format("the same name stands in {} at byte {}", table.file_name(first),
+                               first.offset)});
   }
 }
 
@@ -143,7 +142,7 @@ ShardTable scan_folder(const std::filesystem::path& folder, const ReadSettings& 
     present.insert(path.filename().string());
     try {
       File file(path, settings);
-      const ShardHeader header = read_header(file, findings);
+      const ShardHeader header = read_header(file, findings, settings.header_memory);
       table.files.push_back(std::move(file));
       table.header_sha256.push_back(header.sha256);
       append(table, header);

@@ -188,6 +188,8 @@ void SnapshotWriter::publish(const SnapshotState& state) {
   folder_.commit();
 }
 
+std::int64_t count_snapshots(const fs::path& run) { return std::ssize(list_snapshots(run)); }
+
 void prune_snapshots(const fs::path& run, std::int64_t keep) {
   std::vector<fs::path> gone;
   const std::vector<fs::path> all = list_snapshots(run);

@@ -69,6 +69,9 @@ class SnapshotWriter {
   SnapshotDigests digests_;
 };
 
+// Folders that bear a checkpoint's name.
+std::int64_t count_snapshots(const std::filesystem::path& run);
+
 // Removes all but the newest `keep` checkpoints, and what a kill left half written or half removed.
 void prune_snapshots(const std::filesystem::path& run, std::int64_t keep);
 

@@ -27,37 +27,29 @@ void require_finite(std::int64_t step, const model::AdapterSet& adapters) {
   }
 }
 
-std::uint64_t bytes_below(const fs::path& folder) {
-  std::uint64_t bytes = 0;
-  if (!store::is_there(folder)) return 0;
-  for (const fs::path& path : store::entries_below(folder)) {
-    if (store::is_file(path)) bytes += store::file_bytes(path);
-  }
-  return bytes;
-}
-
-// Kept checkpoints, one more while it is written, the final adapter; less what is there already.
-void require_disk(const OpenRun& run, const model::AdapterSet& adapters) {
+// Kept checkpoints and one more while it is written, less those that are there, and the final adapter; behind
+// the last step that alone.
+void require_disk(const OpenRun& run, const model::AdapterSet& adapters, std::int64_t step) {
   const Settings& settings = run.job.settings;
   const std::int64_t written =
       (settings.schedule.total + settings.checkpoint_every - 1) / settings.checkpoint_every;
-  const std::uint64_t each = snapshot_bytes(adapters);
+  const std::int64_t kept = std::min(written, settings.keep);
+  const std::int64_t there = count_snapshots(run.job.run);
+  const std::int64_t more =
+      step < settings.schedule.total ? std::max<std::int64_t>(kept + 1 - there, 1) : 0;
+  const std::uint64_t each = snapshot_bytes(adapters), adapter = each / 3;
   // In double: a billion checkpoints of a large model are beyond 64 bits.
-  const double most = (static_cast<double>(std::min(written, settings.keep)) + 4.0 / 3.0) *
-                      static_cast<double>(each);
-  const auto there = static_cast<double>(bytes_below(run.job.run / "checkpoints"));
-  const auto needed = static_cast<std::uint64_t>(
-      std::min(most > there ? most - there : static_cast<double>(each), 0x1p63));
+  const double needed =
+      static_cast<double>(more) * static_cast<double>(each) + static_cast<double>(adapter);
 
   fs::path existing = store::absolute_path(run.job.run);
   while (!store::is_there(existing)) existing = existing.parent_path();
   const std::uint64_t free = store::free_bytes(existing);
-  if (free < needed) {
+  if (static_cast<double>(free) < needed) {
     throw base::Error(
-        "{}: {} free, checkpoints need {} ({} each, {} kept and one being written, and the final "
-        "adapter); nothing was started",
-        run.job.run.string(), base::format_bytes(free), base::format_bytes(needed),
-        base::format_bytes(each), settings.keep);
+        "{}: {} bytes free, {:.0f} needed: {} checkpoints of {} ({} kept and one being written, {} "
+        "there) and the final adapter of {}; nothing was started",
+        run.job.run.string(), free, needed, more, each, kept, there, adapter);
   }
 }
 
@@ -80,8 +72,8 @@ Trainer::Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budg
       observer_(std::move(observer)),
       order_(order_of(run_, budget)),
       clock_(run_.job.settings.adamw) {
-  require_disk(run_, adapters_);
   if (!run_.from) {
+    require_disk(run_, adapters_, 0);
     adapters_.initialize(static_cast<std::uint64_t>(run_.job.settings.seed));
     return;
   }
@@ -93,6 +85,8 @@ Trainer::Trainer(OpenRun run, model::AdapterSet& adapters, base::RamBudget& budg
   evaluated_ = state.evaluated;
   saved_ = state.step;
   clock_ = AdamwClock(run_.job.settings.adamw, step_);
+  finished_ = is_finished();
+  if (!finished_) require_disk(run_, adapters_, step_);
 }
 
 void Trainer::open_record() {
@@ -342,7 +336,7 @@ bool Trainer::log_is_at_its_end() const {
 }
 
 // RUN/adapter.safetensors is written last.
-bool Trainer::finished() const {
+bool Trainer::is_finished() const {
   const fs::path adapter = run_.job.run / "adapter.safetensors";
   return run_.from && run_.changes.empty() && step_ == run_.job.settings.schedule.total &&
          store::is_there(adapter) &&
@@ -352,7 +346,7 @@ bool Trainer::finished() const {
 }
 
 bool Trainer::run(const std::function<bool()>& stop) {
-  if (finished()) return true;
+  if (finished_) return true;
   bool asked = false;
   const auto latched = [&] { return asked = asked || (stop && stop()); };
   bool complete = false;

@@ -85,7 +85,7 @@ class Trainer {
 
  private:
   void open_record();
-  bool finished() const;
+  bool is_finished() const;
   bool log_is_at_its_end() const;
   data::Taken next(std::int64_t step);
   void take_step(std::int64_t step);
@@ -111,6 +111,7 @@ class Trainer {
   std::int64_t cursor_ = 0;
   std::int64_t skipped_ = 0;
   std::int64_t evaluated_ = -1;
+  bool finished_ = false;   // nothing is left to do or to write
   std::int64_t saved_ = 0;  // the newest checkpoint's step; 0: nothing to save yet
   std::optional<Record> record_;
   std::optional<Breadcrumb> breadcrumb_;
