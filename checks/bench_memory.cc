@@ -98,9 +98,6 @@ class Bench {
   }
 
   double layer(std::int64_t layer) {
-    if (layer >= config().layers) {
-      throw base::Error("layer {}: the model has {}, from 0 on", layer, config().layers);
-    }
     const std::int64_t wide = batch_.size() * config().hidden,
                        entries = config().bank_before(layer);
     // What is given to the layer is this program's, not the sweep's.
@@ -132,7 +129,7 @@ class Bench {
 
   model::AdapterSet& take_adapters() {
     const model::AdapterSet outline(config(), {});
-    const std::int64_t least = model_.plan(batch_, &outline, true).least_bytes();
+    const std::int64_t least = model_.plan(batch_.documents, &outline, true).least_bytes();
     const bool on_disk =
         static_cast<std::uint64_t>(least + outline.memory_bytes(false)) > budget_.free_bytes();
     adapters_.emplace(config(), model::AdapterSettings(), budget_,
@@ -144,7 +141,7 @@ class Bench {
       adapters_->put_away(tensor);
     }
     fmt::print("adapters, gradients and moments {}\n{}", on_disk ? "on disk" : "in memory",
-               model_.plan(batch_, &*adapters_, true).table());
+               model_.plan(batch_.documents, &*adapters_, true).table());
     std::fflush(stdout);
     return *adapters_;
   }
@@ -157,7 +154,12 @@ class Bench {
 
 int bench_all(const std::string& folder, std::int64_t tokens, const std::string& ram,
               const std::optional<std::int64_t>& layer) {
-  Bench bench(folder, tokens, base::parse_bytes(ram));
+  const std::uint64_t bytes = base::parse_bytes(ram);
+  // Asked of the configuration alone, before headers are read.
+  if (const std::int64_t layers = model::load_config(folder).layers; layer && *layer >= layers) {
+    throw base::Error("layer {}: the model has {}, from 0 on", *layer, layers);
+  }
+  Bench bench(folder, tokens, bytes);
   const double norm = layer ? bench.layer(*layer) : bench.step();
   const auto peak = static_cast<double>(base::peak_rss_bytes() + base::swap_bytes());
   const auto limit = static_cast<double>(bench.budget().limit_bytes());

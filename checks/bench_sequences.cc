@@ -45,7 +45,7 @@ model::StepWork work_of(const std::string& folder, const ThrottledSweep& bench, 
   const model::Model opened(folder, budget);
   const auto& config = opened.config();
   const model::AdapterSet adapters(config, {}, budget);
-  const model::Plan plan = opened.plan(bench.batch(config.vocabulary), &adapters, true);
+  const model::Plan plan = opened.plan(bench.batch(config.vocabulary).documents, &adapters, true);
   std::vector<double> distinct(static_cast<std::size_t>(config.layers));
   for (std::int64_t layer = config.dense_layers; layer < config.layers; ++layer) {
     distinct[static_cast<std::size_t>(layer)] =

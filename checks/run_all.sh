@@ -23,6 +23,7 @@ runs=(
   stale_check.sh
   mutants_check.sh
   cli_check.sh
+  usage_check.sh
   words_check.sh
   completions_check.sh
   reference_check.sh

@@ -51,7 +51,8 @@ ThrottledSweep::ThrottledSweep(std::filesystem::path model, std::int64_t tokens,
   engine::base::RamBudget ample(std::uint64_t{1} << 40);
   Model outline(folder_, ample);
   engine::model::AdapterSet adapters(outline.config(), {}, ample);
-  engine::model::Plan plan = outline.plan(batch(outline.config().vocabulary), &adapters, true);
+  engine::model::Plan plan =
+      outline.plan(batch(outline.config().vocabulary).documents, &adapters, true);
   budget_bytes_ = ample.used_bytes() + static_cast<std::uint64_t>(plan.least_bytes()) +
                   12 * static_cast<std::uint64_t>(plan.expert_bytes) +
                   static_cast<std::uint64_t>(plan.weights_bytes);

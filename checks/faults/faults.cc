@@ -3,9 +3,9 @@
 //
 //   FAULTS        rules CALL:FIRST[-[LAST]]:ACTION, separated by commas. CALL is pread, pwrite,
 //                 write, fsync (fdatasync too), rename; pread-direct and open-direct are those with
-//                 O_DIRECT. Every rule counts its calls from 1; "5-" is the fifth and all later.
+//                 O_DIRECT; statvfs, of which every action but count is a disk with nothing free. Every rule counts its calls from 1; "5-" is the fifth and all later.
 //                 ACTION is EIO, ENODEV, ENOSPC or EINVAL; eintr (EINTR three times of four);
-//                 short (a part of what is asked for); kill (SIGKILL before the call), torn (half
+//                 short (a part of what is asked for); term, kill (SIGTERM, SIGKILL before the call), torn (half
 //                 of a write, then SIGKILL); flip (a read whose first bit is wrong); count (nothing).
 //   FAULTS_UNDER  only files whose path begins so; default: all.
 //   FAULTS_LOG    file to which one line a rule is appended at the end: the rule, how many calls
@@ -16,6 +16,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/statvfs.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -95,6 +96,7 @@ class Rules {
       action = rule.action;
     }
     if (action == "kill") kill(getpid(), SIGKILL);
+    if (action == "term") kill(getpid(), SIGTERM);
     return action;
   }
 
@@ -110,9 +112,9 @@ class Rules {
     rule.action = action;
     rule.first = std::strtol(range, &end, 10);
     rule.last = *end == '\0' ? rule.first : end[1] == '\0' ? LONG_MAX : std::atol(end + 1);
-    constexpr std::string_view kActions = " eintr short kill torn flip count ";
+    constexpr std::string_view kActions = " eintr short term kill torn flip count ";
     constexpr std::string_view kCalls =
-        " pread pread-direct open-direct pwrite write fsync rename ";
+        " pread pread-direct open-direct pwrite write fsync rename statvfs ";
     const bool known = (kErrors.contains(action) ||
                         kActions.find(" " + rule.action + " ") != std::string_view::npos) &&
                        kCalls.find(" " + rule.call + " ") != std::string_view::npos;
@@ -216,6 +218,13 @@ int fdatasync(int descriptor) {
 int rename(const char* from, const char* to) {
   static auto* const real = next<decltype(rename)>("rename");
   return fails(rules().at("rename", to)) ? -1 : real(from, to);
+}
+
+int statvfs(const char* path, struct statvfs* out) {
+  static auto* const real = next<int(const char*, struct statvfs*)>("statvfs");
+  const int status = real(path, out);
+  if (status == 0 && !rules().at("statvfs", path).empty()) out->f_bavail = 0;
+  return status;
 }
 
 int open(const char* path, int flags, ...) {

@@ -46,12 +46,12 @@ Measured measure(std::uint64_t beyond_least) {
   AdapterSet first(outline.config(), {}, ample);
   const std::uint64_t least =
       ample.used_bytes() +
-      static_cast<std::uint64_t>(outline.plan(batch, &first, true).least_bytes());
+      static_cast<std::uint64_t>(outline.plan(batch.documents, &first, true).least_bytes());
   RamBudget budget(std::min(least + beyond_least, kAmple));
   Model model(checks::tiny_checkpoint(), budget);
   AdapterSet adapters(model.config(), {}, budget);
   adapters.initialize(3);
-  const Plan plan = model.plan(batch, &adapters, true);
+  const Plan plan = model.plan(batch.documents, &adapters, true);
   Measured measured;
   measured.result = model.forward_backward(batch, adapters);
   const std::vector<double> distinct(measured.result.distinct_experts.begin(),

@@ -59,7 +59,8 @@ Outcome sweep(std::uint64_t beyond_least, const ModelOptions& options,
   Model outline(checks::tiny_checkpoint(), ample);
   AdapterSet first(outline.config(), {}, ample);
   const std::uint64_t held = ample.used_bytes();
-  const auto least = static_cast<std::uint64_t>(outline.plan(batch, &first, true).least_bytes());
+  const auto least =
+      static_cast<std::uint64_t>(outline.plan(batch.documents, &first, true).least_bytes());
   RamBudget budget(held + least + beyond_least);
   Model model(checks::tiny_checkpoint(), budget, options);
   AdapterSet adapters(model.config(), {}, budget);

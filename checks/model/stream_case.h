@@ -30,7 +30,8 @@ inline Outcome run(std::uint64_t beyond_least, const engine::model::ModelOptions
   engine::model::Model outline(tiny_checkpoint(), ample);
   engine::model::AdapterSet first(outline.config(), {}, ample, scratch);
   const std::uint64_t held = ample.used_bytes();
-  const auto least = static_cast<std::uint64_t>(outline.plan(batch, &first, true).least_bytes());
+  const auto least =
+      static_cast<std::uint64_t>(outline.plan(batch.documents, &first, true).least_bytes());
   engine::base::RamBudget budget(held + least + beyond_least);
   engine::model::Model model(tiny_checkpoint(), budget, options);
   engine::model::AdapterSet adapters(model.config(), {}, budget, scratch);
@@ -39,7 +40,7 @@ inline Outcome run(std::uint64_t beyond_least, const engine::model::ModelOptions
     for (std::size_t i = 0; i < tensor.values.size(); i += 7) tensor.values[i] += 0.01f;
   }
   Outcome run;
-  run.plan = model.plan(batch, &adapters, true);
+  run.plan = model.plan(batch.documents, &adapters, true);
   engine::model::SweepHooks hooks;
   hooks.logits = [&](std::int64_t, std::int64_t, std::span<const float> band) {
     run.logits.insert(run.logits.end(), band.begin(), band.end());

@@ -295,7 +295,7 @@ TEST(Sweep, BudgetIsPlannedExactlyAndRefusedBeforeWork) {
   engine::model::Model model(checks::tiny_checkpoint(), ample);
   AdapterSet adapters(model.config(), {}, ample);
   const std::uint64_t held = ample.used_bytes();
-  const engine::model::Plan plan = model.plan(batch, &adapters, true);
+  const engine::model::Plan plan = model.plan(batch.documents, &adapters, true);
   model.forward_backward(batch, adapters);
   EXPECT_EQ(ample.used_bytes(), held);
   EXPECT_EQ(ample.peak_bytes(), held + static_cast<std::uint64_t>(plan.total_bytes()));
@@ -325,11 +325,11 @@ TEST(Sweep, AForwardSweepIsPlannedWithoutGradients) {
   engine::base::RamBudget ample(std::uint64_t{1} << 40);
   engine::model::Model model(checks::tiny_checkpoint(), ample);
   const std::uint64_t held = ample.used_bytes();
-  const engine::model::Plan plan = model.plan(batch, nullptr, false);
+  const engine::model::Plan plan = model.plan(batch.documents, nullptr, false);
   model.forward(batch, nullptr);
   EXPECT_EQ(ample.used_bytes(), held);
   EXPECT_EQ(ample.peak_bytes(), held + static_cast<std::uint64_t>(plan.total_bytes()));
-  const engine::model::Plan both = model.plan(batch, nullptr, true);
+  const engine::model::Plan both = model.plan(batch.documents, nullptr, true);
   EXPECT_LT(plan.residual_bytes, both.residual_bytes);
   EXPECT_LT(plan.bank_bytes, both.bank_bytes);
 

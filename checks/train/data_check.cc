@@ -167,7 +167,7 @@ TEST(Batching, G10_TextShorterThanASequenceIsRefused) {
       make_sequence("short.txt", ids, 0);
       FAIL() << "accepted " << ids.size() << " ids";
     } catch (const Error& error) {
-      EXPECT_THAT(error.what(), HasSubstr("0 samples"));
+      EXPECT_THAT(error.what(), HasSubstr("0 samples: "));
       EXPECT_THAT(error.what(), HasSubstr("short.txt"));
     }
   }
@@ -178,7 +178,7 @@ TEST(Batching, G10_TextShorterThanASequenceIsRefused) {
     engine::train::open_run(job);
     FAIL() << "nothing to train was accepted";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("0 samples"));
+    EXPECT_THAT(error.what(), HasSubstr("0 samples: "));
   }
 }
 
@@ -187,7 +187,7 @@ TEST(Batching, AStepOfTooManySequencesIsRefusedBeforeItIsPutTogether) {
   engine::train::Job job = checks::toy_job("/nowhere/run");
   job.settings.sequences = 1'000'000;
   const engine::train::OpenRun run = engine::train::open_run(job);
-  const auto never = [](const engine::model::Batch&) { FAIL() << "a batch was made"; };
+  const auto never = [](engine::ops::Documents) { FAIL() << "a step was put together"; };
   engine::base::RamBudget budget(1 << 20);
   EXPECT_THAT(
       checks::why_refused([&] { engine::train::require_memory(run, budget, 2'666'000, never); }),

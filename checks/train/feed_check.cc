@@ -34,6 +34,7 @@ using engine::data::PackedSequence;
 using engine::model::AdapterSet;
 using engine::model::Batch;
 using engine::model::SweepHooks;
+using engine::ops::Documents;
 using engine::train::Job;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -135,6 +136,21 @@ TEST(PackedFeed, G4_DocumentsAndMaskAreTheSetsInTheOrderOfSeedAndEpoch) {
             f.job("run").set->digest());
 }
 
+// What memory is planned from: the batch's borders, without its tokens.
+TEST(PackedFeed, BordersAreThoseOfTheBatch) {
+  const Fixture f;
+  const auto run = engine::train::open_run(f.job("run"));
+  RamBudget budget(1 << 20);
+  Order order(5, 11, budget);
+  std::int64_t skipped = 0;
+  for (std::int64_t cursor = 0; cursor < 20; ++cursor) {
+    const auto taken = take(run.feed, order, cursor, 3);
+    skipped += taken.skipped;
+    EXPECT_EQ(take_borders(run.feed, order, cursor, 3), taken.joined.borders) << cursor;
+  }
+  EXPECT_GT(skipped, 0) << "a sequence that is passed over has no border";
+}
+
 TEST(PackedFeed, G6_ResumedInTheMiddleOfAnEpochItTakesTheSameSequences) {
   const Fixture f;
   run_toy(f.job("straight"));
@@ -177,17 +193,17 @@ TEST(PackedFeed, MemoryIsAskedForTheLargestStepsOfTheWholeRun) {
   job.settings.schedule.total = 200;
   const auto run = engine::train::open_run(job);
   RamBudget budget(1 << 20);
-  std::vector<std::size_t> asked;
+  std::vector<std::int64_t> asked;
   engine::train::require_memory(run, budget, 1000,
-                                [&](const Batch& batch) { asked.push_back(batch.tokens.size()); });
+                                [&](Documents documents) { asked.push_back(documents.back()); });
   // Of 200 steps some take sequences 0 and 4, which have six tokens each; straddling two epochs, a
   // sequence may meet itself, with no more than that.
   ASSERT_FALSE(asked.empty());
   EXPECT_LE(asked.size(), 3u);
-  EXPECT_EQ(std::ranges::max(asked), 12u);
+  EXPECT_EQ(std::ranges::max(asked), 12);
   EXPECT_EQ(budget.used_bytes(), 0u);
   EXPECT_THAT(
-      why_refused([&] { engine::train::require_memory(run, budget, 11, [](const Batch&) {}); }),
+      why_refused([&] { engine::train::require_memory(run, budget, 11, [](Documents) {}); }),
       HasSubstr("a step of 2 sequences has 12 tokens"));
 }
 
@@ -214,7 +230,7 @@ TEST(PackedFeed, MemoryGrowsWithTokensChunksAndLongestDocumentAlone) {
     batch.tokens.resize(static_cast<std::size_t>(batch.documents.back()));
     batch.targets.resize(batch.tokens.size());
     all.push_back({batch.size(), engine::ops::kda_chunks(batch.documents), longest,
-                   model.plan(batch, nullptr, true).least_bytes()});
+                   model.plan(batch.documents, nullptr, true).least_bytes()});
   }
   int covered = 0, more = 0;
   for (const Planned& a : all) {

@@ -315,6 +315,27 @@ TEST(Resume, BadOverridesAreRefused) {
   EXPECT_THAT(why_refused([&] { run_toy(fresh); }), HasSubstr("--override lr"));
 }
 
+// It would be announced, and no checkpoint would ever say so.
+TEST(Resume, AnOverrideForWhichNoStepIsLeftIsRefused) {
+  const ScratchFolder folder;
+  const fs::path run = folder.path() / "run";
+  run_toy(toy_job(run));
+  const std::string log = read_bytes(run / "log.jsonl");
+  Job again = toy_job(run);
+  again.resume = true;
+  for (const auto& [name, text] : {std::pair("lr", "0.5"), std::pair("keep", "1")}) {
+    again.overrides = {{name, text}};
+    const std::string why = why_refused([&] { run_toy(again); });
+    EXPECT_THAT(why, HasSubstr(fmt::format("--override {}={}: ", name, text)));
+    EXPECT_THAT(why, HasSubstr("its 7 steps were taken with"));
+  }
+  EXPECT_EQ(read_bytes(run / "log.jsonl"), log);
+  EXPECT_FALSE(fs::exists(run / "log.abandoned.jsonl"));
+  again.overrides = {{"lr", "0.5"}, {"steps", "9"}};
+  EXPECT_TRUE(run_toy(again)) << "two steps are left";
+  EXPECT_EQ(phase(log_of(run), "override").size(), 2u);
+}
+
 // Resumes that forget something; each must end elsewhere than the straight run.
 TEST(Resume, PlantedFaults) {
   const ScratchFolder folder;

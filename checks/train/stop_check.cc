@@ -213,7 +213,7 @@ TEST(StopSignals, TheFirstIsAWishTheSecondAnEnd) {
     if (child == 0) {
       dup2(heard[1], STDERR_FILENO);
       signal(SIGINT, SIG_DFL);
-      const engine::cli::StopSignals signals;
+      const engine::cli::StopSignals signals("heard");
       if (engine::cli::StopSignals::asked()) _exit(1);
       raise(first);
       if (!engine::cli::StopSignals::asked()) _exit(2);
@@ -224,7 +224,7 @@ TEST(StopSignals, TheFirstIsAWishTheSecondAnEnd) {
     std::string said(200, '\0');
     said.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(heard[0], said.data(), 200))));
     close(heard[0]);
-    EXPECT_THAT(said, HasSubstr("once more ends it at once"));
+    EXPECT_EQ(said, "heard");
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);

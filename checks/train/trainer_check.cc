@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -257,8 +258,8 @@ TEST(Trainer, BudgetThatCannotHoldIsRefusedBeforeTheRunFolderIsThere) {
   Job job = toy_job(run);
   std::swap(job.sequences[0], job.sequences[1]);  // so that the second is the longest
   engine::train::OpenRun open = engine::train::open_run(job);
-  const auto second_does_not_fit = [](const Batch& batch) {
-    if (batch.size() == 5) throw Error("budget: the second sequence does not fit");
+  const auto second_does_not_fit = [](engine::ops::Documents documents) {
+    if (documents.back() == 5) throw Error("budget: the second sequence does not fit");
   };
   engine::base::RamBudget some(1 << 20);
   EXPECT_THAT(
@@ -286,6 +287,27 @@ TEST(Trainer, G8_DiskThatCannotHoldIsRefusedBeforeTheRunFolderIsThere) {
   EXPECT_THAT(why, HasSubstr("1000000000000 kept"));
   EXPECT_THAT(why, HasSubstr("nothing was started"));
   EXPECT_FALSE(fs::exists(job.run));
+}
+
+// What is said to be needed is the sum of what is said to need it; what is there needs nothing more.
+TEST(Trainer, G8_TheTermsOfTheDisksNeedAddUp) {
+  const ScratchFolder folder;
+  Job job = toy_job(folder.path() / "run");
+  job.settings.keep = 1'000'000'000'000;
+  job.settings.checkpoint_every = 1;
+  job.settings.schedule.total = 2;
+  run_toy(job);
+  job.resume = true;
+  job.overrides = {{"steps", "100000000000"}};
+  const std::string why = why_refused([&] { run_toy(job); });
+  const std::regex said(R"(, (\d+) needed: (\d+) checkpoints of (\d+) \((\d+) kept and one being )"
+                        R"(written, (\d+) there\) and the final adapter of (\d+);)");
+  std::smatch terms;
+  ASSERT_TRUE(std::regex_search(why, terms, said)) << why;
+  const auto term = [&](std::size_t i) { return std::stoll(terms[i]); };
+  EXPECT_EQ(term(1), term(2) * term(3) + term(6)) << why;
+  EXPECT_EQ(term(2), term(4) + 1 - term(5)) << why;
+  EXPECT_EQ(term(5), 2);
 }
 
 TEST(Trainer, RunIdIsAFunctionOfSettingsModelDataAndName) {

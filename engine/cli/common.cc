@@ -9,6 +9,7 @@
 #include "engine/adapter/native.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/parallel.h"
+#include "engine/data/utf8.h"
 #include "engine/ops/kernels.h"
 #include "engine/store/at_path.h"
 #include "engine/train/manifest.h"
@@ -45,6 +46,22 @@ void refuse_empty_required(CLI::App& command) {
   }
   for (CLI::App* below : command.get_subcommands([](CLI::App*) { return true; })) {
     refuse_empty_required(*below);
+  }
+}
+
+void refuse_unless_utf8(CLI::App& command) {
+  const auto refuse = [](const std::string& value) -> std::string {
+    const std::optional<std::size_t> at = data::first_invalid_utf8(value);
+    if (!at) return "";
+    return fmt::format(
+        "\"{}\" is no UTF-8 from byte {} on, and is to be written down as JSON, which is", value,
+        *at);
+  };
+  for (CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() > 0) option->check(refuse);
+  }
+  for (CLI::App* below : command.get_subcommands([](CLI::App*) { return true; })) {
+    refuse_unless_utf8(*below);
   }
 }
 
@@ -132,6 +149,7 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
   model::ModelOptions how{scratch_folder(options), strict};
   if (options.reads == "direct") how.reads.direct = store::DirectReads::kAlways;
   if (options.reads == "buffered") how.reads.direct = store::DirectReads::kNever;
+  how.reads.header_memory = open.budget->free_bytes();
   how.pack = options.pack;
   how.pack_lost = [](const std::string& why) {
     say(stderr, "warning: the packed copy is not read any more, the checkpoint is: {}\n", why);

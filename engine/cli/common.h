@@ -43,6 +43,9 @@ void as_usage(const std::function<void()>& check);
 std::string refuse_empty(const std::string& value);
 // The same for every option that has to be given, of this command and those below it.
 void refuse_empty_required(CLI::App& command);
+// What is no UTF-8, of all options of this command and those below it: what they write down of what they
+// were given is JSON, which holds nothing else.
+void refuse_unless_utf8(CLI::App& command);
 
 // What `flag` was given: a whole number, decimal and nothing else. The library's own conversion would
 // clamp what does not fit, and read 010 as eight.

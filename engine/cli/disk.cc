@@ -62,13 +62,20 @@ void print_json(const DiskOptions& options, const store::DiskProbe& probe,
 }
 
 void run(const DiskOptions& options) {
-  std::uint64_t bytes = 0;
-  as_usage([&] { bytes = base::parse_bytes(options.bytes); });
+  std::uint64_t blocks = 0;
+  as_usage([&] {
+    const std::uint64_t bytes = base::parse_bytes(options.bytes);
+    blocks = bytes / kExpertBytes;
+    if (blocks > 0) return;
+    throw base::Error("--bytes {}: is {} bytes, and less than a block of {} is not read",
+                      options.bytes, bytes, kExpertBytes);
+  });
+  const std::uint64_t bytes = blocks * kExpertBytes;
   base::RamBudget budget(ram_bytes(options.machine));
   reserve_process(budget);
   if (!options.json) {
-    say("{}: {} in blocks of {} bytes, an expert of the released model\n", options.folder,
-        base::format_bytes(bytes), kExpertBytes);
+    say("{}: {}, {} whole blocks of {} bytes, an expert of the released model\n", options.folder,
+        base::format_bytes(bytes), blocks, kExpertBytes);
   }
   const store::DiskProbe probe =
       store::probe_disk(options.folder, bytes, kExpertBytes, kInFlight, budget);
@@ -85,8 +92,9 @@ void add_disk_command(CLI::App& app) {
       "measure how fast a folder's disk delivers experts, around the page cache and through it");
   command.add_option("DIR", options->folder, "folder on the disk in question")->required();
   command
-      .add_option("--bytes", options->bytes,
-                  "how much to write and read; more than the disk's own cache holds")
+      .add_option(
+          "--bytes", options->bytes,
+          "how much to write and read, in whole blocks; more than the disk's own cache holds")
       ->check(refuse_empty)
       ->capture_default_str();
   add_ram_option(command, options->machine);

@@ -116,7 +116,7 @@ std::string first_gradient(const measure::EvalTask& task, const OpenModel& open,
                            model::AdapterSet& adapters) {
   const std::size_t count = measure::units_of_a_sweep(task.units, {});
   const model::Batch batch = measure::batch_of(std::span(task.units).first(count));
-  open.model->require_budget(batch, &adapters, true);
+  open.model->require_budget(batch.documents, &adapters, true);
   adapters.clear_gradients();
   open.model->forward_backward(batch, adapters);
   return fmt::format("mean loss of units 0 ... {} of {}", count - 1, task.name);

@@ -192,11 +192,11 @@ void run(const ForwardOptions& options) {
       data::read_ids(options.ids, config.vocabulary, open.budget.get());
   if (ids.empty()) throw base::Error("{}: holds no token ids", options.ids);
   const model::Batch batch = batch_of(ids);
-  open.model->require_budget(batch, nullptr, false);
+  open.model->require_budget(batch.documents, nullptr, false);
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
     adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
-    open.model->require_budget(batch, adapters.get(), false);
+    open.model->require_budget(batch.documents, adapters.get(), false);
   }
 
   store::MatrixSpool matrix(scratch_folder(options.machine), batch.size(), config.vocabulary);

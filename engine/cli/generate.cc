@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <memory>
@@ -227,7 +228,7 @@ void run(const GenerateOptions& options) {
   const OpenModel open = open_model(options.model, options.machine, options.strict);
   // Less than one token takes no answer does: whatever is charged from here on, fits beside it or is itself
   // too large, and the table of all that is needed comes before the first refusal.
-  open.model->require_budget({{0}, {-1}, {0, 1}}, nullptr, false);
+  open.model->require_budget(std::array<std::int64_t, 2>{0, 1}, nullptr, false);
   const std::int64_t vocabulary = open.model->config().vocabulary;
   base::Charge held(*open.budget, "prompt");
   const Prompt prompt = read_prompt(options, tokenizer.get(), vocabulary, *open.budget, held);

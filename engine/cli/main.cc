@@ -96,6 +96,10 @@ int main(int argc, char** argv) {
   engine::cli::add_pack_command(app);
   engine::cli::add_reference_command(app);
   engine::cli::refuse_empty_required(app);
+  for (const char* writes :
+       {"train", "data", "trace", "analyze", "eval", "preregister", "export"}) {
+    engine::cli::refuse_unless_utf8(*app.get_subcommand(writes));
+  }
   int code = 0;
   try {
     const std::string unknown = engine::cli::unknown_command(

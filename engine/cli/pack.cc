@@ -11,6 +11,7 @@
 
 #include "engine/cli/common.h"
 #include "engine/cli/pass_progress.h"
+#include "engine/cli/stop_signals.h"
 #include "engine/model/pack_order.h"
 #include "engine/store/durable.h"
 #include "engine/store/pack.h"
@@ -81,9 +82,17 @@ void run(const PackOptions& options) {
   const std::uint64_t bytes = store::packed_bytes(runs);
   // Both passes.
   PassProgress progress(2 * bytes);
-  const auto count = [&](std::uint64_t more) { progress.add(more); };
+  // Between two pieces, so that what was written is removed as behind any other error.
+  const StopSignals signals("");
+  const auto count = [&](std::uint64_t more) {
+    progress.add(more);
+    if (!StopSignals::asked()) return;
+    throw base::Error("{}: stopped by a signal; {}", options.out,
+                      options.verify ? "nothing is noted in it" : "what was written is removed");
+  };
   // What was just written is to come from the disk, not from the page cache.
-  const store::ReadSettings direct{.direct = store::DirectReads::kAlways};
+  const store::ReadSettings direct{.direct = store::DirectReads::kAlways,
+                                   .header_memory = open.budget->free_bytes()};
   // The files as they were before they were read: what is remembered is of that time.
   const auto verified = [&](const std::filesystem::path& folder, store::PackCheck what) {
     store::PackedCopy copy(folder, shards, config, direct);

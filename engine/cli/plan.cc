@@ -26,10 +26,14 @@ struct PlanOptions {
 
 constexpr std::int64_t kMostSequences = 1024;  // of the table
 
-double positive(const std::string& flag, const std::string& text) {
+// A kilobyte a second and a petabyte, or as many operations: no machine is beyond, and no time overflows.
+constexpr double kLeastRate = 0.001, kMostRate = 1e9;
+
+double rate(const std::string& flag, const std::string& text) {
   const std::optional<double> number = base::parse_decimal<double>(text);
-  if (!number || !(*number > 0.0) || *number > 1e12) {
-    throw CLI::ValidationError(fmt::format("{} is \"{}\": must be a positive number", flag, text));
+  if (!number || !(*number >= kLeastRate && *number <= kMostRate)) {
+    throw CLI::ValidationError(fmt::format("{}: \"{}\" must be a decimal number in {} ... {:.0f}",
+                                           flag, text, kLeastRate, kMostRate));
   }
   return *number;
 }
@@ -39,9 +43,9 @@ model::Machine machine_of(const PlanOptions& options) {
   const std::size_t comma = options.disk.find(',');
   model::Machine machine;
   machine.flops = options.gflops * 1e9;
-  machine.disk_bytes = positive("--disk", options.disk.substr(0, comma)) * 1e6;
+  machine.disk_bytes = rate("--disk", options.disk.substr(0, comma)) * 1e6;
   if (comma != std::string::npos) {
-    machine.fast_disk_bytes = positive("--disk", options.disk.substr(comma + 1)) * 1e6;
+    machine.fast_disk_bytes = rate("--disk", options.disk.substr(comma + 1)) * 1e6;
   }
   return machine;
 }
@@ -80,7 +84,8 @@ class Planner {
   struct Outlook {
     model::Plan plan;  // adapters included
     bool fits = false, on_disk = false;
-    double distinct = 0.0;  // of all layers
+    std::uint64_t least_bytes = 0;  // with the adapters on disk: of model and tokens alone
+    double distinct = 0.0;          // of all layers
     model::StepWork work;
     model::StepTime time;
     double tokens_an_hour = 0.0;
@@ -88,17 +93,16 @@ class Planner {
 
   Outlook look(std::int64_t sequences) const {
     const std::int64_t all = sequences * options_.tokens;
-    model::Batch batch;
-    batch.tokens.resize(static_cast<std::size_t>(all));
-    batch.targets.resize(batch.tokens.size());
-    for (std::int64_t i = 0; i <= sequences; ++i) batch.documents.push_back(i * options_.tokens);
+    std::vector<std::int64_t> documents;
+    for (std::int64_t i = 0; i <= sequences; ++i) documents.push_back(i * options_.tokens);
     Outlook outlook;
     const std::uint64_t free = open_.budget->free_bytes();
-    outlook.plan = open_.model->plan(batch, &outline_, true);
+    outlook.plan = open_.model->plan(documents, &outline_, true);
     const auto needs = [&](bool on_disk) {
       return static_cast<std::uint64_t>(outlook.plan.least_bytes() +
                                         outline_.memory_bytes(on_disk));
     };
+    outlook.least_bytes = needs(true);
     outlook.on_disk = needs(false) > free;
     outlook.fits = needs(outlook.on_disk) <= free;
     const std::int64_t adapters = outline_.memory_bytes(outlook.on_disk);
@@ -154,14 +158,16 @@ class Planner {
   }
 
   void table() const {
-    say("\n{:>9} {:>12} {:>12} {:>11} {:>12}  {}\n", "sequences", "bytes read", "least RAM", "step",
+    say("\nleast RAM: with adapters, gradients and moments on disk; --ram also holds the program, "
+        "{} "
+        "as it is here\n",
+        base::format_bytes(open_.budget->used_bytes()));
+    say("{:>9} {:>12} {:>12} {:>11} {:>12}  {}\n", "sequences", "bytes read", "least RAM", "step",
         "tokens/hour", "bound by");
-    const std::uint64_t process = open_.budget->used_bytes();
     for (std::int64_t sequences = 1; sequences <= kMostSequences; sequences *= 2) {
       const Outlook now = look(sequences);
       say("{:>9} {:>12} {:>12} {:>11} {:>12.0f}  {}\n", sequences,
-          base::format_bytes(now.work.read_bytes()),
-          base::format_bytes(process + static_cast<std::uint64_t>(now.plan.least_bytes())),
+          base::format_bytes(now.work.read_bytes()), base::format_bytes(now.least_bytes),
           format_seconds(now.time.seconds), now.tokens_an_hour,
           now.fits ? now.time.bound_by() : "memory: the budget does not hold it");
       // More sequences would change nothing but how many weights a token shares.
@@ -210,7 +216,7 @@ void add_plan_command(CLI::App& app) {
   command
       .add_option_function<std::string>(
           "--gflops",
-          [options](const std::string& text) { options->gflops = positive("--gflops", text); },
+          [options](const std::string& text) { options->gflops = rate("--gflops", text); },
           "what the processor computes a second: TFLOP of a plan, over seconds that such a step "
           "took with all it reads in memory")
       ->type_name("X")

@@ -98,7 +98,7 @@ void write_probe(const std::filesystem::path& folder, const adapter::Exported& e
   adapter::import_values(exported, base.modules,
                          [&](const std::string& name) { return matrices.at(name); });
   const model::Batch batch = probe_batch(settings, config.vocabulary);
-  open.model->require_budget(batch, &adapters, false);
+  open.model->require_budget(batch.documents, &adapters, false);
   const Pass without = forward(open, batch, nullptr, scratch);
   const Pass with = forward(open, batch, &adapters, scratch);
 

@@ -136,7 +136,8 @@ std::uint64_t work_bytes(const ShardsOptions& options, const store::ShardReader&
 Report inspect(const ShardsOptions& options) {
   Report report;
   base::RamBudget budget(ram_bytes(options.machine));
-  const store::ShardReader reader(options.model, report.findings);
+  const store::ShardReader reader(options.model, report.findings,
+                                  {.header_memory = budget.free_bytes()});
   reserve_process(budget);
   const base::Charge work(budget, "looking at tensors", work_bytes(options, reader));
   measure(reader, report);

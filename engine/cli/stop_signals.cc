@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
 
 namespace engine::cli {
 namespace {
 
 std::atomic<bool> heard{false};
+std::string_view line;  // as long as a handler is set it does not change
 static_assert(std::atomic<bool>::is_always_lock_free, "a signal handler may touch it");
 
 // A signal that is ignored stays so: a shell means it that starts this in the background.
@@ -28,15 +28,14 @@ void set(void (*handler)(int)) {
 void hear(int) {
   heard = true;
   set(SIG_DFL);
-  constexpr const char* kHeard =
-      "\nlazylora: stopping behind this step, with a checkpoint; once more ends it at once\n";
-  static_cast<void>(::write(STDERR_FILENO, kHeard, std::strlen(kHeard)) < 0);
+  static_cast<void>(::write(STDERR_FILENO, line.data(), line.size()) < 0);
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(std::string_view when_heard) {
   heard = false;
+  line = when_heard;
   set(hear);
 }
 

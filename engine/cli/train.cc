@@ -1,6 +1,7 @@
 #include "engine/cli/train.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "engine/cli/version.h"
 #include "engine/data/ids.h"
 #include "engine/data/packed_set.h"
+#include "engine/data/utf8.h"
 #include "engine/measure/preregistration.h"
 #include "engine/ops/kernels.h"
 #include "engine/store/at_path.h"
@@ -105,6 +107,11 @@ train::Start start_of(const TrainArguments& given, std::vector<std::string> argu
 // the model is opened (strict).
 train::SettingTexts settle_usage(TrainArguments& given) {
   train::SettingTexts overrides;
+  const std::string working = store::working_folder().string();
+  if (data::first_invalid_utf8(working)) {
+    throw base::Error("{}: the working folder's name is no UTF-8, and the manifest, JSON, has it",
+                      working);
+  }
   as_usage([&] {
     overrides = split_overrides(given.overrides);
     for (const auto& [name, text] : overrides) train::set(given.settings, name, text);
@@ -183,24 +190,24 @@ std::filesystem::path require_budget(train::OpenRun& run, const OpenModel& open,
                                      const std::filesystem::path& scratch) {
   const model::Model& model = *open.model;
   const model::AdapterSet outline(model.config(), run.job.settings.adapter);
-  const model::Plan one = model.plan({{0}, {0}, {0, 1}}, &outline, true);
+  const model::Plan one = model.plan(std::array<std::int64_t, 2>{0, 1}, &outline, true);
   const auto limit = static_cast<std::int64_t>(std::min<std::uint64_t>(
       open.budget->limit_bytes(), std::numeric_limits<std::int64_t>::max()));
-  // Up to a million tokens a batch is put together in no time, and its plan says more.
+  // Up to a million tokens the plan is made in no time, and says more.
   const std::int64_t most = std::max(limit / (one.residual_bytes + one.bank_bytes), kSmallBatch);
   std::int64_t least = 0;
-  train::require_memory(run, *open.budget, most, [&](const model::Batch& batch) {
-    const model::Plan plan = model.plan(batch, &outline, true);
+  train::require_memory(run, *open.budget, most, [&](ops::Documents documents) {
+    const model::Plan plan = model.plan(documents, &outline, true);
     least = std::max(least, plan.least_bytes());
     // What cannot hold with them on disk, cannot hold.
-    model.require_budget(batch, &outline, true, outline.memory_bytes(true));
+    model.require_budget(documents, &outline, true, outline.memory_bytes(true));
   });
   const auto in_memory = static_cast<std::uint64_t>(least + outline.memory_bytes(false));
   const bool on_disk = in_memory > open.budget->free_bytes();
   if (run.job.held_out) {
     run.held_out_together = train::sequences_a_sweep(
         data::feed_of(run.job.held_out, false), [&](const model::Batch& batch) {
-          model.require_budget(batch, &outline, false, outline.memory_bytes(on_disk));
+          model.require_budget(batch.documents, &outline, false, outline.memory_bytes(on_disk));
         });
   }
   return on_disk ? scratch : std::filesystem::path();
@@ -275,7 +282,8 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
                     "(--scratch FOLDER)",
                     scratch.string(), what));
   }
-  const StopSignals signals;
+  const StopSignals signals(
+      "\nlazylora: stopping behind this step, with a checkpoint; once more ends it at once\n");
   if (!trainer.run(StopSignals::asked)) {
     say("stopped as asked; the same command with --resume goes on, to the same bytes\n");
     return;

@@ -40,9 +40,9 @@ void verify_copy(const std::string& digests, const std::string& cache_file,
   if (!known) {
     base::Buffer<std::byte> room = open.budget->take_room(
         "a piece of a tensor", static_cast<std::int64_t>(store::kPackRoomBytes));
-    store::throw_first_error(store::compare_digests(copy, digests));
-    store::throw_first_error(
-        store::verify_pack(copy, shards, store::PackCheck::kCopy, room.span()));
+    store::throw_first_error(store::compare_digests(copy, digests), "");
+    store::throw_first_error(store::verify_pack(copy, shards, store::PackCheck::kCopy, room.span()),
+                             "; `lazylora pack MODEL OUT --verify` lists them");
     if (!key.empty()) store::write_file_durably(cache, std::string_view(now));
   }
   progress.note(fmt::format("packed copy {}: content {} against {}", folder,

@@ -21,8 +21,9 @@ std::int64_t Joined::trained() const { return count_trained(targets); }
 Sequence make_sequence(std::string name, std::span<const std::int32_t> ids,
                        std::int64_t mask_first) {
   if (ids.size() < 2) {
-    throw base::Error("{}: {} ids; a sequence of fewer than 2 has nothing to predict (0 samples)",
-                      name, ids.size());
+    throw base::Error(
+        "{}: 0 samples: {} ids, and in a sequence of fewer than 2 nothing is predicted", name,
+        ids.size());
   }
   Sequence sequence{std::move(name), {ids.begin(), ids.end() - 1}, {ids.begin() + 1, ids.end()}};
   const auto masked = std::min(std::max<std::int64_t>(mask_first - 1, 0),
@@ -32,12 +33,14 @@ Sequence make_sequence(std::string name, std::span<const std::int32_t> ids,
 }
 
 void append(Joined& to, const Joined& more) {
-  const std::int64_t before = to.borders.back();
   to.tokens.insert(to.tokens.end(), more.tokens.begin(), more.tokens.end());
   to.targets.insert(to.targets.end(), more.targets.begin(), more.targets.end());
-  for (std::size_t i = 1; i < more.borders.size(); ++i) {
-    to.borders.push_back(before + more.borders[i]);
-  }
+  append_borders(to.borders, more.borders);
+}
+
+void append_borders(std::vector<std::int64_t>& to, std::span<const std::int64_t> more) {
+  const std::int64_t before = to.back();
+  for (const std::int64_t border : more.subspan(1)) to.push_back(before + border);
 }
 
 }  // namespace engine::data

@@ -32,5 +32,7 @@ struct Joined {
 };
 // The documents of `more` behind those of `to`; no label crosses a border.
 void append(Joined& to, const Joined& more);
+// Of it, the borders.
+void append_borders(std::vector<std::int64_t>& to, std::span<const std::int64_t> more);
 
 }  // namespace engine::data

@@ -57,4 +57,14 @@ Taken take(const Feed& feed, Order& order, std::int64_t cursor, std::int64_t cou
   return taken;
 }
 
+std::vector<std::int64_t> take_borders(const Feed& feed, Order& order, std::int64_t cursor,
+                                       std::int64_t count) {
+  std::vector<std::int64_t> borders = {0};
+  for (std::int64_t i = cursor; i < cursor + count; ++i) {
+    const Joined one = feed.sequence(order.at(i));
+    if (one.trained() > 0) append_borders(borders, one.borders);
+  }
+  return borders;
+}
+
 }  // namespace engine::data

@@ -59,5 +59,8 @@ struct Taken {
   std::int64_t skipped = 0;
 };
 Taken take(const Feed& feed, Order& order, std::int64_t cursor, std::int64_t count);
+// Their borders alone, 0 ... T: what the memory of a step depends on, for a step that may not fit in it.
+std::vector<std::int64_t> take_borders(const Feed& feed, Order& order, std::int64_t cursor,
+                                       std::int64_t count);
 
 }  // namespace engine::data

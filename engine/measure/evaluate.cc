@@ -55,7 +55,7 @@ void score_sweep(model::Model& model, base::RamBudget& budget, const model::Adap
                  const Sweep& sweep, model::SweepHooks hooks, std::vector<UnitScore>& scores) {
   const auto held =
       budget.take<std::byte>("highest logits of a sweep", sweep.batch.size() * std::int64_t{8});
-  model.require_budget(sweep.batch, adapters, false);
+  model.require_budget(sweep.batch.documents, adapters, false);
   Best best(sweep.batch.size());
   hooks.logits = [&](std::int64_t first, std::int64_t count, std::span<const float> band) {
     best.look(first, count, band);

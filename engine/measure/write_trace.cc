@@ -60,7 +60,7 @@ model::SweepResult write_trace(model::Model& model, base::RamBudget& budget,
   const base::Charge held(
       budget, "trace of one layer",
       static_cast<std::uint64_t>(shape.requests() * (8 + 8 + 4) + 4 * shape.tokens));
-  model.require_budget(batch, adapters, false);
+  model.require_budget(batch.documents, adapters, false);
 
   TraceFolder folder(out, shape, hdf5);
   model::Trace trace;

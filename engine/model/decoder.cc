@@ -1,6 +1,7 @@
 #include "engine/model/decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 
 #include "engine/base/error.h"
@@ -24,8 +25,8 @@ Plan Decoder::plan_for(std::int64_t at_once) {
   const auto sweep = [&](std::int64_t tokens, std::int64_t before) {
     CarriedState then(config_, length_.most);
     then.advance(before);
-    const std::vector<std::int32_t> any(static_cast<std::size_t>(tokens), 0);
-    return plan_sweep(blocks_, config_, batch_of(any), adapters_, false, &then);
+    const std::array<std::int64_t, 2> documents = {0, tokens};
+    return plan_sweep(blocks_, config_, documents, adapters_, false, &then);
   };
   Plan plan = sweep(at_once, length_.prompt - at_once);
   const Plan last = sweep(1, length_.most - 1);

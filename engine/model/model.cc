@@ -40,29 +40,29 @@ const Config& Model::config() const { return state_->config; }
 
 const store::ShardReader& Model::shards() const { return state_->reader; }
 
-Plan Model::plan(const Batch& batch, const AdapterSet* adapters, bool backward) const {
-  Plan plan = plan_sweep(*state_->blocks, state_->config, batch, adapters, backward);
+Plan Model::plan(ops::Documents documents, const AdapterSet* adapters, bool backward) const {
+  Plan plan = plan_sweep(*state_->blocks, state_->config, documents, adapters, backward);
   plan.spend(state_->budget.free_bytes());
   return plan;
 }
 
-void Model::require_budget(const Batch& batch, const AdapterSet* adapters, bool backward,
+void Model::require_budget(ops::Documents documents, const AdapterSet* adapters, bool backward,
                            std::int64_t adapter_bytes) const {
-  Plan needed = plan_sweep(*state_->blocks, state_->config, batch, adapters, backward);
+  Plan needed = plan_sweep(*state_->blocks, state_->config, documents, adapters, backward);
   needed.adapter_bytes = adapter_bytes;
   const base::RamBudget& budget = state_->budget;
   if (static_cast<std::uint64_t>(needed.total_bytes()) <= budget.free_bytes()) return;
   throw base::Error(
       "memory budget: a sweep over {} tokens needs {}, {} of {} are free\nneeded:\n{}held "
       "already:\n{}",
-      batch.size(), base::format_bytes(static_cast<std::uint64_t>(needed.total_bytes())),
+      documents.back(), base::format_bytes(static_cast<std::uint64_t>(needed.total_bytes())),
       base::format_bytes(budget.free_bytes()), base::format_bytes(budget.limit_bytes()),
       needed.table(), budget.table());
 }
 
 SweepResult Model::forward(const Batch& batch, const AdapterSet* adapters,
                            const SweepHooks& hooks) {
-  require_budget(batch, adapters, false);
+  require_budget(batch.documents, adapters, false);
   return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
                batch, adapters, false, hooks)
       .run();
@@ -76,7 +76,7 @@ std::unique_ptr<Decoder> Model::decode(const AdapterSet* adapters, std::int64_t 
 
 SweepResult Model::forward_backward(const Batch& batch, AdapterSet& adapters,
                                     const SweepHooks& hooks) {
-  require_budget(batch, &adapters, true);
+  require_budget(batch.documents, &adapters, true);
   return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
                batch, &adapters, true, hooks)
       .run();
@@ -98,7 +98,7 @@ SweepResult Model::forward_backward_layer(std::int64_t layer, const Batch& batch
                                           std::span<float> h, std::span<float> d_h,
                                           AdapterSet& adapters) {
   assert(layer >= 0 && layer < state_->config.layers);
-  require_budget(batch, &adapters, true);
+  require_budget(batch.documents, &adapters, true);
   return Sweep(state_->reader, *state_->blocks, state_->config, state_->budget, state_->options,
                batch, &adapters, true, {})
       .forward_backward_layer(layer, bank, h, d_h);

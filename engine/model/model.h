@@ -14,6 +14,7 @@
 #include "engine/model/batch.h"
 #include "engine/model/config.h"
 #include "engine/model/plan.h"
+#include "engine/ops/documents.h"
 #include "engine/store/read_queue.h"
 #include "engine/store/shard_reader.h"
 
@@ -74,12 +75,12 @@ class Model {
   const Config& config() const;
   const store::ShardReader& shards() const;
 
-  // What a sweep over such a batch will take from the budget, as much of it as is free now.
-  Plan plan(const Batch& batch, const AdapterSet* adapters, bool backward) const;
+  // What a sweep over such documents (borders, 0 ... T) will take from the budget, as much of it as is free now.
+  Plan plan(ops::Documents documents, const AdapterSet* adapters, bool backward) const;
 
   // `adapter_bytes`: of adapters, gradients and moments that are to be taken before the sweep.
   // Errors    Error with the plan's table if the budget cannot hold it
-  void require_budget(const Batch& batch, const AdapterSet* adapters, bool backward,
+  void require_budget(ops::Documents documents, const AdapterSet* adapters, bool backward,
                       std::int64_t adapter_bytes = 0) const;
 
   // Loss of the batch; adapters may be null (the base model).

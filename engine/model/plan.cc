@@ -37,30 +37,30 @@ std::int64_t measure_layer(const HalfContext& context, const AttentionHalf& atte
 
 }  // namespace
 
-Plan plan_sweep(const LayerBlocks& blocks, const Config& config, const Batch& batch,
+Plan plan_sweep(const LayerBlocks& blocks, const Config& config, ops::Documents documents,
                 const AdapterSet* adapters, bool backward, CarriedState* carried) {
   Plan plan;
+  const std::int64_t tokens = documents.back();
   for (std::int64_t layer = 0; layer < config.layers; ++layer) {
     base::Arena nowhere;
     const AttentionHalf attention = blocks.load_attention(layer, nowhere);
     const MlpHalf mlp = blocks.load_mlp(layer, nowhere);
     base::Arena arena;
-    const HalfContext context{config,   layer, batch.size(), batch.documents,
-                              adapters, arena, {},           carried};
+    const HalfContext context{config, layer, tokens, documents, adapters, arena, {}, carried};
     plan.activations_bytes =
         std::max(plan.activations_bytes, measure_layer(context, attention, mlp, backward));
   }
   plan.weights_bytes = blocks.slot_bytes();
-  const std::int64_t wide = batch.size() * config.hidden * kFloat;
+  const std::int64_t wide = tokens * config.hidden * kFloat;
   plan.residual_bytes = backward ? 3 * wide : wide;
   plan.bank_bytes = config.bank_entries() * wide * (backward ? 2 : 1);
-  plan.record_bytes = batch.size() * (config.chosen + config.latent) * kFloat;
+  plan.record_bytes = tokens * (config.chosen + config.latent) * kFloat;
   plan.expert_bytes = ExpertStream::slot_bytes(config);
   base::Arena arena;
-  const Head head(config, batch.size(), arena);
+  const Head head(config, tokens, arena);
   plan.head_bytes = static_cast<std::int64_t>(arena.peak_bytes());
 
-  const std::int64_t chosen = std::min(config.experts, batch.size() * config.chosen);
+  const std::int64_t chosen = std::min(config.experts, tokens * config.chosen);
   plan.expert_slots_useful = std::min(1 + kExpertsAhead, std::max<std::int64_t>(chosen, 1));
   plan.weights_slots_useful = 1 + kHalvesAhead;
   if (backward) {

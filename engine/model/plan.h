@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "engine/model/adapter_set.h"
-#include "engine/model/batch.h"
 #include "engine/model/carried_state.h"
 #include "engine/model/config.h"
 #include "engine/model/layer_stream.h"
+#include "engine/ops/documents.h"
 
 namespace engine::model {
 
@@ -56,8 +56,8 @@ struct Plan {
   std::string table() const;
 };
 
-// The least; spend() makes more of it. carried: the batch continues that sequence.
-Plan plan_sweep(const LayerBlocks& blocks, const Config& config, const Batch& batch,
+// The least; spend() makes more of it. carried: the documents (borders, 0 ... T) are one, which continues that sequence.
+Plan plan_sweep(const LayerBlocks& blocks, const Config& config, ops::Documents documents,
                 const AdapterSet* adapters, bool backward, CarriedState* carried = nullptr);
 
 }  // namespace engine::model

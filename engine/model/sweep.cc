@@ -22,7 +22,7 @@ Sweep::Sweep(const store::ShardReader& reader, const LayerBlocks& blocks, const 
       hooks_(hooks),
       carried_(continued.state) {
   assert((continued.state == nullptr) == (continued.streams == nullptr));
-  Plan plan = plan_sweep(blocks, config, batch, adapters, backward, continued.state);
+  Plan plan = plan_sweep(blocks, config, batch.documents, adapters, backward, continued.state);
   if (continued.streams == nullptr) plan.spend(budget.free_bytes());
   const std::int64_t wide = batch.size() * config.hidden;
   const std::int64_t entries = config.bank_entries();

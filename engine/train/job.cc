@@ -93,6 +93,15 @@ void resume(OpenRun& run, const Manifest& manifest) {
     throw base::Error("{}: {} steps taken, {} asked for", run.job.run.string(),
                       run.from->state.step, run.job.settings.schedule.total);
   }
+  if (!run.from || run.from->state.step < run.job.settings.schedule.total) return;
+  // No step is left, so no line of the log or checkpoint would ever say so: but where the run ends.
+  for (const SettingChange& change : run.changes) {
+    if (change.name == "steps") continue;
+    throw base::Error(
+        "--override {}={}: {}: its {} steps were taken with {}, and none is left for it; with "
+        "--override steps=MORE it holds for those",
+        change.name, change.now, run.job.run.string(), run.from->state.step, change.saved);
+  }
 }
 
 // The files' ids in memory, or the set's sequences from disk.
@@ -111,7 +120,7 @@ void require_trained(const data::Feed& feed, std::int64_t mask_first) {
   for (std::int64_t i = 0; i < feed.count; ++i) {
     if (feed.sequence(i).trained() > 0) return;
   }
-  throw base::Error("{}, none with a trained target (mask-first {}): 0 samples", feed.name,
+  throw base::Error("{}: 0 samples: none has a trained target (mask-first {})", feed.name,
                     mask_first);
 }
 
@@ -236,7 +245,7 @@ data::Order order_of(const OpenRun& run, base::RamBudget& budget) {
 }
 
 void require_memory(const OpenRun& run, base::RamBudget& budget, std::int64_t most_tokens,
-                    const std::function<void(const model::Batch&)>& require_budget) {
+                    const std::function<void(ops::Documents)>& require_budget) {
   const std::int64_t count = run.feed.count;
   const std::int64_t together = run.job.settings.sequences;
   const Extents extents(run.feed, budget);
@@ -274,7 +283,7 @@ void require_memory(const OpenRun& run, base::RamBudget& budget, std::int64_t mo
           "{}",
           together, window.extent.tokens, most_tokens);
     }
-    require_budget(batch_of(data::take(run.feed, order, window.cursor, together).joined));
+    require_budget(data::take_borders(run.feed, order, window.cursor, together));
   }
 }
 

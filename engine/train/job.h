@@ -12,6 +12,7 @@
 #include "engine/data/feed.h"
 #include "engine/data/packed_set.h"
 #include "engine/model/batch.h"
+#include "engine/ops/documents.h"
 #include "engine/store/scale_scan.h"
 #include "engine/train/manifest.h"
 #include "engine/train/run_lock.h"
@@ -67,13 +68,13 @@ OpenRun open_run(Job job);
 // The order in which the run takes its sequences.
 data::Order order_of(const OpenRun& run, base::RamBudget& budget);
 
-// Asks `require_budget` about batches of the run such that every other one has no more tokens, KDA
-// chunks and longest document than one of them, so that the first day does not hide what the second
+// Asks `require_budget` about the documents (borders, 0 ... T) of batches of the run such that every other
+// one has no more tokens, KDA chunks and longest document than one of them, so that the first day does not hide what the second
 // needs; to be called before the adapters take memory. A batch of more tokens than `most_tokens` is
-// refused before it is put together.
+// refused before even its borders are put together.
 // Errors    Error for such a batch; whatever require_budget throws
 void require_memory(const OpenRun& run, base::RamBudget& budget, std::int64_t most_tokens,
-                    const std::function<void(const model::Batch&)>& require_budget);
+                    const std::function<void(ops::Documents)>& require_budget);
 
 // As a batch of the model.
 model::Batch batch_of(data::Joined joined);
