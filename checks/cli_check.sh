@@ -127,7 +127,7 @@ refuses "B10: and --verify names tensor and digests" 1 "pack.json says" "${pack[
 [ ! -e "$out/pack/verified" ]
 verdict "and what was remembered of it is gone" $?
 refuses "a plan wants to know the disk" 2 "--disk" "$lazylora" plan "$out/model" --gflops 10
-refuses "and a rate that is one" 2 "positive number" "$lazylora" plan "$out/model" --disk 100,0 --gflops 10
+refuses "and a rate that is one" 2 "--disk: \"0\" must be a decimal number in 0.001" "$lazylora" plan "$out/model" --disk 100,0 --gflops 10
 refuses "a plan says what does not hold" 1 "does not hold" "$lazylora" plan "$out/model" --disk 100 --gflops 10 --ram 40MB --tokens 4096
 [ ! -e "$out/r2" ] && [ ! -e "$out/other" ]
 verdict "none of these wrote anything" $?

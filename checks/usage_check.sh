@@ -91,6 +91,18 @@ least() { "${plan[@]}" --disk 500 --gflops 10 --threads 1 --ram "$1" 2>/dev/null
 [ "$(least 40MB)" = "$(least 60MB)" ] && [ "$(least 60MB)" = "$(least 2GB)" ] && [ -n "$(least 2GB)" ]
 verdict "the least memory is the same at every --ram" $? "$(least 40MB), $(least 60MB), $(least 2GB)"
 
+# A header of 6 MB of names, which takes eight times as much: refused before it is read, by the budget's own size.
+mkdir "$out/wide"
+{ printf '{' && seq 100000 209999 | sed 's/.*/"&":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}/' | paste -sd, - | tr -d '\n' && printf '}'; } >"$out/names"
+bytes=$(stat -c %s "$out/names")
+{ for i in 0 1 2 3 4 5 6 7; do printf "\\x$(printf %02x $((bytes >> 8 * i & 255)))"; done && cat "$out/names"; } >"$out/wide/model.safetensors"
+refuses "a header that memory does not hold is not read" 1 "error" "$lazylora" shards "$out/wide" --ram 48MB --threads 1
+grep -q "the header takes $bytes bytes, and 8 times as much memory while it is read, of which 48000000 bytes are free" "$out/stdout"
+verdict "and its size is named" $? "$(head -n 1 "$out/stdout" | cut -c1-200)"
+"$lazylora" shards "$out/wide" --ram 1GB 2>&1 | grep "the header takes" >"$out/stdout"
+[ ! -s "$out/stdout" ]
+verdict "with more it is" $?
+
 # disk
 refuses "disk --bytes 0 is bad usage" 2 "--bytes 0: is 0 bytes, and less than a block of 17547264 is not read" \
   "$lazylora" disk "$out" --bytes 0

@@ -9,6 +9,7 @@
 #include "engine/adapter/native.h"
 #include "engine/base/float_mode.h"
 #include "engine/base/parallel.h"
+#include "engine/cli/growth.h"
 #include "engine/data/utf8.h"
 #include "engine/ops/kernels.h"
 #include "engine/store/at_path.h"
@@ -20,9 +21,6 @@ namespace {
 
 using base::Error;
 
-// What a process still grows by after the model is open: library heaps, pages of code that were not
-// touched yet.
-constexpr std::uint64_t kGrowthBytes = 22'000'000;
 // A thread's stack down to the deepest kernel, which keeps half of this on it.
 constexpr std::uint64_t kStackBytes = std::uint64_t{1} << 20;
 // More than any machine this runs on has; far more would not start.
@@ -149,7 +147,7 @@ OpenModel open_model(const std::filesystem::path& folder, const MachineOptions& 
   model::ModelOptions how{scratch_folder(options), strict};
   if (options.reads == "direct") how.reads.direct = store::DirectReads::kAlways;
   if (options.reads == "buffered") how.reads.direct = store::DirectReads::kNever;
-  how.reads.header_memory = open.budget->free_bytes();
+  how.reads.header_memory = header_memory(*open.budget);
   how.pack = options.pack;
   how.pack_lost = [](const std::string& why) {
     say(stderr, "warning: the packed copy is not read any more, the checkpoint is: {}\n", why);

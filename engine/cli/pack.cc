@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/cli/common.h"
+#include "engine/cli/growth.h"
 #include "engine/cli/pass_progress.h"
 #include "engine/cli/stop_signals.h"
 #include "engine/model/pack_order.h"
@@ -92,7 +93,7 @@ void run(const PackOptions& options) {
   };
   // What was just written is to come from the disk, not from the page cache.
   const store::ReadSettings direct{.direct = store::DirectReads::kAlways,
-                                   .header_memory = open.budget->free_bytes()};
+                                   .header_memory = header_memory(*open.budget)};
   // The files as they were before they were read: what is remembered is of that time.
   const auto verified = [&](const std::filesystem::path& folder, store::PackCheck what) {
     store::PackedCopy copy(folder, shards, config, direct);

@@ -10,6 +10,7 @@
 #include "engine/base/budget.h"
 #include "engine/base/error.h"
 #include "engine/cli/common.h"
+#include "engine/cli/growth.h"
 #include "engine/cli/pass_progress.h"
 #include "engine/model/checkpoint_layout.h"
 #include "engine/store/digests.h"
@@ -137,7 +138,7 @@ Report inspect(const ShardsOptions& options) {
   Report report;
   base::RamBudget budget(ram_bytes(options.machine));
   const store::ShardReader reader(options.model, report.findings,
-                                  {.header_memory = budget.free_bytes()});
+                                  {.header_memory = header_memory(budget)});
   reserve_process(budget);
   const base::Charge work(budget, "looking at tensors", work_bytes(options, reader));
   measure(reader, report);
