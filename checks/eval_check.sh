@@ -25,7 +25,7 @@ exits "the same text again changes nothing" 0 "is registered already" "${registe
 exits "another text under that name does not" 1 "is there already, SHA-256 $(sha256sum <"$out/reg/0001-note.json" | cut -d' ' -f1), and this text would have" "${register[@]/#0.5/0.4}" 0001-note
 exits "nor do other settings" 1 "is not changed" "${register[@]}" 0001-note --seed 2
 exits "nor another name under its number" 1 "has that number already, and 0001-other may not" "${register[@]}" 0001-other
-exits "what is not UTF-8 is bad usage" 2 "--expected: .* is no UTF-8 from byte 2 on" "${register[@]:0:${#register[@]}-1}" $'no\xff' 0004-odd
+exits "what is not UTF-8 is bad usage" 2 "is no UTF-8 from byte 2 on" "${register[@]:0:${#register[@]}-1}" $'no\xff' 0004-odd
 exits "and so is a stride beyond the chunk" 2 "would not be scored" "${register[@]}" 0004-odd --stride 17
 mkdir -p "$out/odd/0004-folder.json"
 : >"$out/odd/0005-empty.json"
