@@ -41,9 +41,10 @@ struct Number {};
 // in every caller; the masked forms with all lanes on are the same instructions.
 inline constexpr __mmask16 kAll = 0xFFFF;
 
-// Any four bytes anywhere, loaded as a float: the form that compilers turn into a broadcast from
-// memory.
+// Any four or eight bytes anywhere, loaded as a float or double: the form that compilers turn into a
+// broadcast from memory.
 typedef float AnyWord __attribute__((aligned(1), may_alias));
+typedef double AnyTwoWords __attribute__((aligned(1), may_alias));
 
 // How many Lanes the registers hold.
 inline constexpr int kRegisters = 32;
@@ -100,7 +101,7 @@ inline void load_mxfp4_paired(const std::uint8_t* p, const Mxfp4Products& produc
   const __m512i shifts = _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28);
   const auto sixteen = [&](int at) {
     const __m512d words = _mm512_maskz_broadcastsd_pd(
-        kAllQuads, _mm_load_sd(reinterpret_cast<const double*>(p + at)));
+        kAllQuads, _mm_set_sd(*reinterpret_cast<const AnyTwoWords*>(p + at)));
     const __m512i codes = _mm512_maskz_srlv_epi64(kAllQuads, _mm512_castpd_si512(words), shifts);
     return Lanes{_mm512_maskz_permutexvar_ps(kAll, codes, table)};
   };
