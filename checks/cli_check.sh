@@ -332,11 +332,15 @@ begin "$out/watched" 4
 kill -STOP $process
 sleep 0.2
 codes="$(state "$out/watched") $(state "$out/watched" --stalled-after 0.1)"
+endings=$("$lazylora" status "$out/watched" --json | grep -o '"ending": *[^}]*')
 kill -KILL $process
 wait $process 2>/dev/null
 codes="$codes $(state "$out/watched")"
 [ "$codes" = "3 4 5" ]
 verdict "status of a running, a stalled and a killed run ($codes)" $?
+endings="$endings $("$lazylora" status "$out/watched" --json | grep -o '"ending": *[^}]*')"
+[ "$(tr -d ' \n' <<<"$endings")" = '"ending":null"ending":"waskilled"' ]
+verdict "and only the killed one has ended" $? "$endings"
 refuses "a limit keeps watch from starting it" 1 "of its disk free" "$lazylora" watch "$out/watched" --free-disk 900TB
 "$lazylora" watch "$out/watched" >"$out/stdout" 2>"$out/stderr" && grep -q 'starting it again behind step 3' "$out/stdout" && same "$out/watched"
 verdict "watch starts a dead run again, which ends like one that lived" $?

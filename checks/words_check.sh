@@ -84,16 +84,22 @@ refuses "a text that is not there: the reason" 1 "No such file or directory" "$l
 
 # Data sets.
 build=("$lazylora" data build --model "$out/model" --records "$records" --length 192 --too-long drop)
-"${build[@]}" --count 6 --out "$out/set" >/dev/null 2>&1 && "${build[@]}" --count 6 --shuffle --seed 7 --out "$out/other" >/dev/null 2>&1
+"${build[@]}" --count 6 --out "$out/set" >/dev/null 2>&1 && "${build[@]}" --shuffle --seed 7 --not-in "$out/set" --out "$out/other" >/dev/null 2>&1
 verdict "two sets" $?
+"${build[@]}" --count 8 --out "$out/wider" >/dev/null 2>&1
+in_both=$(comm -12 <(grep -o '"record":"[0-9a-f]*' "$out/set/records.jsonl" | sort) <(grep -o '"record":"[0-9a-f]*' "$out/wider/records.jsonl" | sort) | wc -l)
+[ "$in_both" -gt 0 ]
+verdict "and one that shares records with the first" $?
+refuses "a category that no record has is not passed over" 1 'no record has the category "tukrish" of --categories' "${build[@]}" --categories turkish,tukrish --out "$out/none"
 cp -r "$out/set" "$out/copy"
 held=(--data "$out/set" --eval-every 1 --eval-data)
-refuses "what is trained is not what is held out" 1 "SHA-256 of sequences.bin" "${train[@]}" "$out/r1" "${held[@]}" "$out/set"
+refuses "what is trained is not what is held out" 1 "6 of its 6 records are in --data $out/set" "${train[@]}" "$out/r1" "${held[@]}" "$out/set"
+refuses "not even in part" 1 "$in_both of its 8 records are in --data $out/set" "${train[@]}" "$out/r1" "${held[@]}" "$out/wider"
 refuses "nor under another name" 1 "$out/copy" "${train[@]}" "$out/r1" "${held[@]}" "$out/copy"
 [ ! -e "$out/r1" ]
 verdict "and nothing is begun" $?
 "${train[@]}" "$out/r2" "${held[@]}" "$out/other" >/dev/null 2>"$out/stderr"
-verdict "other sequences are" $? "$(tail -n 1 "$out/stderr")"
+verdict "other records are" $? "$(tail -n 1 "$out/stderr")"
 sed -i '1s/"line":[0-9]*/"line":9/' "$out/copy/records.jsonl"
 refuses "records.jsonl is held against its digest" 1 "copy/records.jsonl: SHA-256 is" "${train[@]}" "$out/r1" --data "$out/copy"
 refuses "and by eval" 1 "copy/records.jsonl: SHA-256 is" "$lazylora" eval --model "$out/model" --set "$out/copy"

@@ -236,6 +236,14 @@ TEST_F(Proof, ImportAsksForTheBytesAndTheCheckpoint) {
   checks::write_bytes(folder / "expected_keys.json", other.dump());
   EXPECT_THAT(import(folder, "foreign"), HasSubstr("is for another checkpoint"));
   checks::write_bytes(folder / "expected_keys.json", said);
+  // Half the change, by a field beside the tensors.
+  const std::string config = checks::read_bytes(folder / "adapter_config.json");
+  json halved = json::parse(config);
+  halved["lora_alpha"] = halved.at("lora_alpha").get<double>() / 2;
+  checks::write_bytes(folder / "adapter_config.json", halved.dump());
+  EXPECT_THAT(import(folder, "halved"), AllOf(HasSubstr("expected_keys.json: says alpha"),
+                                              HasSubstr("adapter_model.safetensors has")));
+  checks::write_bytes(folder / "adapter_config.json", config);
   EXPECT_EQ(import(folder, "right"), "");
   EXPECT_EQ(checks::read_bytes(scratch_ / "right"), checks::read_bytes(shared_->adapter));
   // A folder of another program says neither: taken, with a word on standard error.

@@ -141,8 +141,11 @@ TEST(BuildSet, G10_LessThanASequenceIsAnErrorWithCounts) {
   EXPECT_FALSE(std::filesystem::exists(shop.path("set")));
   shop.settings.length = 192;
   shop.settings.filters.categories = {"nothing"};
+  EXPECT_THAT(shop.why_not("set"), HasSubstr("no record has the category \"nothing\""));
+  shop.settings.filters = {};
+  shop.settings.filters.question.most = 1;
   EXPECT_THAT(shop.why_not("set"),
-              AllOf(HasSubstr("0 samples"), HasSubstr("20 out by category"), HasSubstr("0 left")));
+              AllOf(HasSubstr("0 samples"), HasSubstr("20 out by"), HasSubstr("0 left")));
   Workshop empty("\n\n");
   EXPECT_THAT(empty.why_not("set"), AllOf(HasSubstr("0 samples"), HasSubstr("0 records read")));
   shop.settings.filters = {};

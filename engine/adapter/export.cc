@@ -203,10 +203,9 @@ void write_export(const fs::path& folder, const NativeAdapter& native, const Bas
     }
   }
   const fs::path file = folder / (settings.format == Format::kGguf ? kGgufFile : kPeftFile);
-  const Json expected = {{"rule", kKeysRule},
-                         {"keys", keys.count()},
-                         {"sha256", digest},
-                         {"file_sha256", base::sha256_hex_of_file(file)},
+  const Json expected = {{"rule", kKeysRule},   {"keys", keys.count()},
+                         {"sha256", digest},    {"file_sha256", base::sha256_hex_of_file(file)},
+                         {"rank", native.rank}, {"alpha", native.alpha},
                          {"made_for", made_for}};
   store::write_file_durably(folder / kKeysFile, expected.dump(2) + "\n");
   store::write_file_durably(folder / "README.md", read_me(settings, native, modules));
@@ -229,6 +228,14 @@ std::map<std::string, std::string> check_expected_keys(const fs::path& folder,
     if (const std::string found = base::sha256_hex_of_file(exported.file); found != bytes) {
       throw Error("{}: SHA-256 {}, {} says {}", exported.file, found, file,
                   store::shortened(bytes));
+    }
+    // GGUF has alpha in float32 and the scale for it (gguf_alpha).
+    const std::int64_t rank = json.at("rank");
+    const double alpha = json.at("alpha");
+    const auto scale = static_cast<float>(alpha / static_cast<double>(rank));
+    if (rank != exported.rank || scale != exported.scale) {
+      throw Error("{}: says alpha {} and rank {}, {} has {} and {}", file, alpha, rank,
+                  exported.file, exported.alpha, exported.rank);
     }
     return json.at("made_for").get<std::map<std::string, std::string>>();
   } catch (const nlohmann::json::exception& wrong) {

@@ -121,6 +121,7 @@ CLI::App* add_build(CLI::App& data, const char* name, const char* what,
       ->check(CLI::IsMember({"first-fit", "in-order"}))
       ->capture_default_str();
   add_filters(*command, settings.filters);
+  command->add_option("--not-in", given->not_in, "sets whose records are left out");
   add_fields(*command, settings.names);
   add_ram_option(*command, given->machine);
   command->callback([given] { build(*given); });
@@ -133,9 +134,9 @@ void add_data_command(CLI::App& app) {
   CLI::App* data = app.add_subcommand("data", "instruction records to packed, masked sequences");
   data->require_subcommand(1);
   add_build(*data, "build", "write a set", std::make_shared<Arguments>());
-  const auto held_out = std::make_shared<Arguments>();
-  add_build(*data, "held-out", "write a set of records that no given set has", held_out)
-      ->add_option("--not-in", held_out->not_in, "sets whose records are left out")
+  add_build(*data, "held-out", "write a set of records that no given set has",
+            std::make_shared<Arguments>())
+      ->get_option("--not-in")
       ->required();
   add_data_corpus_command(*data);
   add_data_show_command(*data);

@@ -78,12 +78,15 @@ nlohmann::ordered_json json_of(const std::string& run, const train::RunStatus& s
   };
   Json losses = Json::array();
   for (const train::LossAt& at : s.losses) losses.push_back(loss(at));
+  // Its file says how it ended only once it has.
+  const bool alive =
+      s.standing == train::Standing::kRunning || s.standing == train::Standing::kStalled;
   Json where = nullptr;
   if (s.where) {
     where = {{"step", s.where->step},
              {"phase", s.where->phase},
              {"layer", s.where->layer},
-             {"ending", train::verb_of(s.where->ending)}};
+             {"ending", alive ? Json(nullptr) : Json(train::verb_of(s.where->ending))}};
   }
   return {{"run", s.run_id},
           {"folder", run},

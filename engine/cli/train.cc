@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <unordered_set>
 #include <vector>
 
 #include "engine/base/error.h"
@@ -149,12 +150,22 @@ std::shared_ptr<const data::PackedSet> open_set(const std::string& folder, const
 }
 
 // The loss of what is trained would pass for that of other text.
-void require_other_text(const data::PackedSet& set, const data::PackedSet& held_out) {
-  if (held_out.facts().sequences_sha256 != set.facts().sequences_sha256) return;
+void require_other_text(const data::PackedSet& set, const data::PackedSet& held_out,
+                        base::RamBudget& budget) {
+  constexpr std::uint64_t kDigestBytes = 160;  // a node and its text of 64 characters
+  base::Charge held(budget, "digests of held-out records");
+  std::unordered_set<std::string> records;
+  held_out.for_each_record([&](const std::string& digest) {
+    held.grow(kDigestBytes);
+    records.insert(digest);
+  });
+  const std::size_t all = records.size();
+  set.for_each_record([&](const std::string& digest) { records.erase(digest); });
+  if (records.size() == all) return;
   throw base::Error(
-      "--eval-data {}: has the sequences of --data {}: SHA-256 of sequences.bin is {} in both; "
-      "`lazylora data held-out` makes a set of other records",
-      held_out.folder().string(), set.folder().string(), set.facts().sequences_sha256);
+      "--eval-data {}: {} of its {} records are in --data {}; `lazylora data held-out` makes a set "
+      "of others",
+      held_out.folder().string(), all - records.size(), all, set.folder().string());
 }
 
 train::Job job_of(const TrainArguments& given, const OpenModel& open,
@@ -173,7 +184,9 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
   if (!given.data.empty()) job.set = open_set(given.data, open, given.model);
   if (!given.held_out.empty()) job.held_out = open_set(given.held_out, open, given.model);
   // A run that began so may go on.
-  if (job.set && job.held_out && !given.resume) require_other_text(*job.set, *job.held_out);
+  if (job.set && job.held_out && !given.resume) {
+    require_other_text(*job.set, *job.held_out, *open.budget);
+  }
   job.identity.config_sha256 = model.config().sha256;
   job.identity.headers_sha256 = train::headers_digest(model.shards());
   if (!given.preregistration.empty()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <tuple>
 #include <unordered_set>
 
@@ -87,9 +88,12 @@ class Builder {
     std::unordered_set<std::string> seen;
     std::map<std::string, std::int32_t> categories;
     std::int64_t longest = 0, longest_line = 0;
+    std::set<std::string> not_seen(settings_.filters.categories.begin(),
+                                   settings_.filters.categories.end());
     while (const auto entry = reader.next()) {
       ++report_.read;
       const Record& record = entry->record;
+      not_seen.erase(record.category);
       if (const int reason = first_reason(settings_.filters, record); reason < kReasons) {
         drop(static_cast<Reason>(reason));
         continue;
@@ -126,6 +130,10 @@ class Builder {
       ++report_.categories[record.category].left;
       kept_.push_back({entry->offset, entry->line, entry->bytes, category->second, kept_ids,
                        selection_key(settings_.seed, digest), std::move(digest)});
+    }
+    if (!not_seen.empty()) {
+      throw Error("{}: no record has the category \"{}\" of --categories",
+                  settings_.records.string(), *not_seen.begin());
     }
     report_.blank_lines = reader.blank_lines();
     report_.left = std::ssize(kept_);
