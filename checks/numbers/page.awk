@@ -1,8 +1,9 @@
 # Usage: awk -f page.awk PAGE: LINE, numeral and its plain form, of all numerals of PAGE
 #        awk -v page=NAME -v list=LIST -v rows=FILE -v every=1|"" -f page.awk PAGE: the rows of LIST put on the page
 # FILE: ID, KIND (claim or none) and CELL, apart by 037. A cell is text of the page with the numeral in brackets; without
-# brackets it is all numeral. Every cell has its place, a claim's exactly one, and every numeral one row; `every`: whole
-# numbers below a thousand, too. Prints `finding TEXT`, and `placed ID PLAIN NUMERAL` of claims.
+# brackets it is all numeral, its unit with it. Every cell has its place, a claim's exactly one, and every numeral one row;
+# `every`: whole numbers below a thousand, too; else of these only those with a unit, in a range before one, or alone in a
+# table's cell. Prints `finding TEXT`, and `placed ID PLAIN NUMERAL` of claims.
 # For any awk, in the C locale: what lies beyond ASCII are bytes here.
 BEGIN {
   FS = "\037"
@@ -13,6 +14,12 @@ BEGIN {
   # The one grammar of numerals; checks/numbers_check.sh has the list of spellings. Digits in names are numerals too.
   numeral = sign "?(0[xX][0-9A-Fa-f]+|[.]?" body exponent "?(/" body ")?|\302[\274-\276])"
   space = "( |\302\240|\342\200[\211\257])"
+  time = "(ns|us|(\302\265|\316\274)s|ms|s|min|h|(second|minute|hour|day|week|month|year)s?)"
+  size = "([kKMGTP]?i?B|bytes?|bits?|[kMGT]?FLOPs?)"
+  unit = "(%|\342\200\260|percent|" size "|" time "|(" size "|tokens?)/" time "|[kMG]?Hz|times|thousand|(m|b|tr)illion)"
+  # 9.2x is a factor, 3 x 4 a product.
+  with_unit = "^(" space "?" unit "|x|\303\227)[^A-Za-z0-9_]"
+  joined = "^(,|[-/;]|\342\200\223|" space "(to|and|or|\302\261|[.][.][.]|\342\200[\223\246]))" space "?$"
   while (rows && (getline < rows) > 0) { ++listed; id[listed] = $1; kind[listed] = $2; cell[listed] = $3 }
 }
 # A fence: its sign and length; it ends with at least as much and nothing else.
@@ -69,8 +76,9 @@ function line_of(place,   i) {
   for (i = lines; i > 1 && line_at[i] > place; --i) {}
   return i
 }
-# The numerals of `flat`: token[], begin[], one_at[place].
-function find_numerals(flat,   at, one, before, begins) {
+function two_before(s, at) { return at > 2 ? substr(s, at - 2, 2) : substr(s, 1, at - 1) }
+# The numerals of `flat`, each with its unit: token[], number[] without it, begin[], one_at[place]; measured[]: has a unit.
+function find_numerals(flat,   at, one, before, begins, i, end) {
   at = 1
   while (match(substr(flat, at), numeral)) {
     begins = at + RSTART - 1
@@ -83,10 +91,21 @@ function find_numerals(flat,   at, one, before, begins) {
       while (match(substr(flat, begins + length(one)), "^" space "[0-9][0-9][0-9]([.][0-9]+)?[^0-9]")) {
         one = one substr(flat, begins + length(one), RLENGTH - 1)
       }
-    token[++tokens] = one
+    number[++tokens] = one
+    # The digits of a name (K3, AVX-512) have no unit.
+    name[tokens] = two_before(flat, begins) ~ /[A-Za-z_]-$|[A-Za-z_]$/
+    if (!name[tokens] && (measured[tokens] = match(substr(flat, begins + length(one)), with_unit)))
+      one = one substr(flat, begins + length(one), RLENGTH - 1)
+    token[tokens] = one
     begin[tokens] = begins
     one_at[begins] = tokens
     at = begins + length(one)
+  }
+  # "89 to 108 %": the unit of the last is that of all. A numeral that is a cell of its own has its unit in the heading.
+  for (i = tokens; i; --i) {
+    end = begin[i] + length(token[i])
+    if (i < tokens && measured[i + 1] && !name[i] && substr(flat, end, begin[i + 1] - end) ~ joined) measured[i] = 1
+    if (two_before(flat, begin[i]) == "; " && substr(flat, end, 2) ~ /^ ?;/) measured[i] = 1
   }
 }
 # As a program reads it. What is none to this grammar (1,3; a fraction) stays as it is, and agrees with no source.
@@ -99,7 +118,7 @@ function plain(s) {
   return s
 }
 # The row's places in `flat`, and the numerals there are its own.
-function place(r, flat,   what, mark, marks, at, n, i, k, here, rest, place_of, numeral_of, words) {
+function place(r, flat,   what, mark, marks, at, n, i, k, here, rest, other, row_at, place_of, numeral_of, words) {
   rest = cell[r] ~ /\[/ ? cell[r] : "[" cell[r] "]"
   while (match(rest, /\[[^\]]*\]/)) {
     words = words substr(rest, 1, RSTART - 1)
@@ -116,27 +135,32 @@ function place(r, flat,   what, mark, marks, at, n, i, k, here, rest, place_of, 
   for (at = 1; at <= length(flat) && (k = index(substr(flat, at), what)); at = here + 1) {
     here = at + k - 1
     for (i = 1; i <= marks && token[one_at[here + place_of[i] - 1]] == numeral_of[i]; ++i) {}
-    if (i <= marks) continue
+    if (i <= marks) {
+      k = one_at[here + place_of[i] - 1]
+      if (k) other = ", but " token[k]
+      continue
+    }
     ++n
     for (i = 1; i <= marks; ++i) {
       k = one_at[here + place_of[i] - 1]
       if (row_of[k]) finding(page ":" line_of(begin[k]) ": " token[k] " has two rows in " list ": " cell[row_of[k]] " and " cell[r])
       row_of[k] = r
+      row_at = k
     }
   }
-  if (!n) finding(list ": " page " does not say " cell[r])
+  if (!n) finding(list ": " page " does not say " cell[r] other)
   else if (kind[r] == "claim" && n > 1) finding(list ": " page " says " cell[r] " in " n " places: a row each, with words beside it")
-  else if (kind[r] == "claim") print "placed " id[r] " " plain(numeral_of[1]) " " numeral_of[1]
+  else if (kind[r] == "claim") print "placed " id[r] " " plain(number[row_at]) " " numeral_of[1]
 }
 END {
   if (fence) finding(page ":" fence ": code that does not end")
   flat = flatten(without_code(text))
   find_numerals(flat)
   if (!rows) {
-    for (i = 1; i <= tokens; ++i) print line_of(begin[i]) "\t" token[i] "\t" plain(token[i])
+    for (i = 1; i <= tokens; ++i) print line_of(begin[i]) "\t" token[i] "\t" plain(number[i])
     exit
   }
   for (i = 1; i <= listed; ++i) place(i, flat)
   for (i = 1; i <= tokens; ++i)
-    if (!row_of[i] && (every || token[i] !~ "^" sign "?[0-9][0-9]?[0-9]?$")) finding(page ":" line_of(begin[i]) ": " token[i] " has no source in " list)
+    if (!row_of[i] && (every || measured[i] || token[i] !~ "^" sign "?[0-9][0-9]?[0-9]?$")) finding(page ":" line_of(begin[i]) ": " token[i] " has no source in " list)
 }
