@@ -115,6 +115,14 @@ expect "a number in another spelling" "README.md:2: 12.5MB has no source" README
 expect "the same figure in another place" "README.md says 0.19 in 2 places" README.md 's/do not count/0.19/'
 expect "and one of them with the row's words" "README.md:2: 0.19 has no source" README.md 's/do not count/0.19/' $list 's/ 0.19 / [0.19] of what /'
 expect "another sign" "README.md:3: -2 has no source" README.md 's/ 2 hold/ -2 hold/'
+expect "a full-width digit" "README.md:2: ９ is no ASCII numeral" README.md "s/do not count/nor ９/"
+for numeral in ٣ ۳ ߃ ३ ൩ ๓ ༣ ᠓ Ⅻ ⅻ ↂ ⅓ ① ⒓ ⓴ ❷ ➓ ₉ 〇 〣 ㈠ ㊿ ꘣ ꯳ 𝟗 𐒢 𑁩 🄃 🯳; do echo "nor $numeral"; done >>"$tree/README.md"
+printed=$("$here/numbers.sh" "$tree")
+[ "$(grep -c '^numbers: README.md:[0-9]*: [^ ]* is no ASCII numeral: ' <<<"$printed")" -eq 30 ]
+verdict "and each of another script or form" $? "$printed"
+expect "one of another spelling in a heading" "README.md:1: Ⅸ is no ASCII numeral" README.md '1s/Page/& Ⅸ/'
+expect "signs that are none" "" README.md 's/do not count/é Σ α ᵀ … → √ ≤ ⊙ ⌊ ⟨ ‖ — 数 do/'
+expect "and one in code" "" README.md 's/code 9.9/code Ⅸ/' docs/page.md 's/page/`９`/'
 expect "code that does not end" "README.md:5: code that does not end" README.md '$a```'
 expect "a small number of another page is passed over" "" docs/page.md 's/640/641/'
 expect "a large one is not" "docs/page.md:1: 1640 has no source" docs/page.md 's/640/1640/'

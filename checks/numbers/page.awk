@@ -13,6 +13,9 @@ BEGIN {
   body = "[0-9]+([.,'_][0-9]+)*"
   # The one grammar of numerals; checks/numbers_check.sh has the list of spellings. Digits in names are numerals too.
   numeral = sign "?(0[xX][0-9A-Fa-f]+|[.]?" body exponent "?(/" body ")?|\302[\274-\276])"
+  # Numerals of other spelling, which nothing compares: full-width, circled and Roman ones, fractions, subscripts; and all
+  # signs of the scripts that have digits of their own (Arabic, Indic, East Asian, those beyond the first plane).
+  foreign = "(\331[\240-\251]|\333[\260-\271]|\337[\200-\211]|(\340|\341[\200-\261]|\352)[\200-\277]+|\342(\202[\200-\211]|\205[\220-\277]|\206[\200-\213]|[\221-\223][\200-\277]|\235[\266-\277]|\236[\200-\223])|\343(\200[\207\241-\272]|[\206\210-\213][\200-\277])|\357\274[\220-\231]|\360([\220-\236][\200-\277]|\237\204|\237\257)[\200-\277])"
   space = "( |\302\240|\342\200[\211\257])"
   time = "(ns|us|(\302\265|\316\274)s|ms|s|min|h|(second|minute|hour|day|week|month|year)s?)"
   size = "([kKMGTP]?i?B|bytes?|bits?|[kMGT]?FLOPs?)"
@@ -108,6 +111,10 @@ function find_numerals(flat,   at, one, before, begins, i, end) {
     if (two_before(flat, begin[i]) == "; " && substr(flat, end, 2) ~ /^ ?;/) measured[i] = 1
   }
 }
+function find_foreign(flat,   at) {
+  for (at = 1; match(substr(flat, at), foreign); at += RSTART + RLENGTH - 1)
+    finding(page ":" line_of(at + RSTART - 1) ": " substr(flat, at + RSTART - 1, RLENGTH) " is no ASCII numeral: nothing compares it with a source")
+}
 # As a program reads it. What is none to this grammar (1,3; a fraction) stays as it is, and agrees with no source.
 function plain(s) {
   gsub("[_']|" space, "", s)
@@ -160,6 +167,7 @@ END {
     for (i = 1; i <= tokens; ++i) print line_of(begin[i]) "\t" token[i] "\t" plain(number[i])
     exit
   }
+  find_foreign(flat)
   for (i = 1; i <= listed; ++i) place(i, flat)
   for (i = 1; i <= tokens; ++i)
     if (!row_of[i] && (every || measured[i] || token[i] !~ "^" sign "?[0-9][0-9]?[0-9]?$")) finding(page ":" line_of(begin[i]) ": " token[i] " has no source in " list)
