@@ -293,6 +293,17 @@ refuses "an analysis is not written over" 1 "$out/analysis" "$lazylora" analyze 
 rm "$out/trace/trace.json"
 refuses "a trace folder without its manifest is named" 1 "trace.json" "$lazylora" analyze "$out/trace"
 
+# Pages of registrations are what `make verify-evidence` wants of them.
+for threshold in 1:0 2:-0.05 3:1e-05 4:100000; do
+  "$lazylora" preregister "000${threshold%:*}-page" --folder "$out/registered/preregistration" --question $'Is it "so",\n5 % \\ ü?' --data "$out/ids" --task set:ids \
+    --metric loss --direction above --threshold="${threshold#*:}" --units 4 --chunk 16 --bos each --seed 7 --stopping-rule "Once," --refuted-by less --expected more >"$out/stdout" 2>&1 || cat "$out/stdout"
+done
+untrue() { (. "$(dirname "$0")/evidence/common.sh" && untrue_pages "$out/registered"); }
+pages=("$out"/registered/preregistration/*.md)
+[ -z "$(untrue)" ] && [ ${#pages[@]} -eq 4 ] && sed -i 's/above -0.05/above -0.5/' "${pages[@]}" &&
+  [ "$(untrue)" = "preregistration/0002-page.md: does not say what 0002-page.json says: loss of set:ids, adapter minus base, is to lie above -0.05:" ]
+verdict "what a registration's page says is read off it" $? "$(untrue)"
+
 # A run from a set: refused, evaluated, stopped, killed, looked after.
 build=(--model "$out/model" --records "$(dirname "$0")/../docs/examples/instructions.jsonl" --length 192 --too-long drop)
 "$lazylora" data build "${build[@]}" --out "$out/set" --count 6 >/dev/null 2>&1 &&

@@ -15,11 +15,47 @@ echo "$printed" | sed '$d'
 verdict "the evidence of this repository" $code
 skipped=$(grep -c '^skipped: ' <<<"$printed")
 
-# Two claims and a registration.
+# Two claims, and the registration of a question with its page.
 tree=$out/tree
 mkdir -p "$tree"/evidence/000{1-one,2-two}/may_differ "$tree/preregistration" "$tree/reports"
 echo "project" >"$tree/CMakeLists.txt"
-echo '{"frozen": true}' >"$tree/preregistration/0002-two.json"
+cat >"$tree/preregistration/0002-two.json" <<'END'
+{
+ "format": "lazylora preregistration 2",
+ "name": "0002-two",
+ "question": "Is it \"so\"?\nOr 100 % \\ not,",
+ "data": [
+  {
+   "name": "a.txt",
+   "sha256": "12ab"
+  }
+ ],
+ "task": "text:a.txt",
+ "metric": "loss",
+ "compared": "adapter minus base",
+ "direction": "below",
+ "threshold": -1.0,
+ "units": 40,
+ "chunk": 256,
+ "stride": 128,
+ "bos": "none",
+ "seed": 1,
+ "resamples": 10000,
+ "stopping_rule": "Once.",
+ "refuted_by": "No less.",
+ "expected": "Less.",
+ "registered_unix_ns": 1796024948883697109
+}
+END
+cat >"$tree/preregistration/0002-two.md" <<END
+Is it "so"?
+Or 100 % \\ not,
+Frozen as \`0002-two.json\`, SHA-256 \`$(sha256sum <"$tree/preregistration/0002-two.json" | cut -d' ' -f1)\`.
+loss of text:a.txt, adapter minus base, is to lie below -1: **met** if it does, or with fewer than 40 units.
+In chunks of 256 predictions, a stride of 128, begin-of-text id none; 10000 resamples of seed 1.
+* \`12ab\` a.txt
+Once. Refuted: No less. Expected: Less.
+END
 for claim in 0001-one 0002-two; do
   printf '# It "holds": %s\n\n| file | what |\n|---|---|\n| `table.txt` | rows |\n' $claim >"$tree/evidence/$claim/README.md"
   echo "check --all >table.txt" >"$tree/evidence/$claim/commands.txt"
@@ -41,6 +77,12 @@ caught() {
   verdict "$1" $?
   rm -rf "$tree"
   cp -r "$out/sealed" "$tree"
+}
+# The same of what is not sealed, either.
+sealed_not() { # WHAT NAMED
+  ! "$here/evidence/seal.sh" "$tree" >/dev/null 2>"$out/why" && grep -qF -- "$2" "$out/why"
+  verdict "$1: is not sealed" $? "$(cat "$out/why")"
+  caught "$1: does not verify" "$2"
 }
 # One bit of one byte of every file, the sums themselves among them; a different place in each.
 place=3
@@ -69,6 +111,37 @@ rm "$tree/evidence/SHA256SUMS"
 caught "sums that are gone" "evidence/SHA256SUMS: is missing"
 rm "$tree/evidence/statement.json"
 caught "a statement that is gone" "evidence/statement.json: is missing"
+# A number has one name, a registration and a claim of one name have one number.
+cp "$tree/preregistration/0002-two.json" "$tree/preregistration/0001-other.json"
+sealed_not "a registration with the number of another claim" "preregistration/0001-other.json: one number, two names: evidence/0001-one has 0001"
+mkdir "$tree/evidence/0002-other" && cp "$tree/evidence/0001-one/README.md" "$tree/evidence/0002-other/"
+sealed_not "a claim with the number of another claim" "evidence/0002-two: one number, two names: evidence/0002-other has 0002"
+for file in json md; do mv "$tree/preregistration/0002-two.$file" "$tree/preregistration/0003-three.$file"; done
+echo >"$tree/preregistration/0003-thre.json"
+sealed_not "two registrations of one number" "preregistration/0003-three.json: one number, two names: preregistration/0003-thre.json has 0003"
+# A registration's page is what its JSON says.
+rm "$tree/preregistration/0002-two.md"
+sealed_not "a registration without its page" "preregistration/0002-two.md: is missing: the page of 0002-two.json"
+rm "$tree/preregistration/0002-two.json"
+sealed_not "a page without its registration" "preregistration/0002-two.md: is the page of no registration: 0002-two.json is missing"
+while IFS='=' read -r from to; do
+  sed -i "s|$from|$to|" "$tree/preregistration/0002-two.md"
+  sealed_not "a page with '$to'" "preregistration/0002-two.md: does not say what 0002-two.json says: "
+done <<'END'
+-1:=-1.5:
+below=above
+loss of=top1 of
+text:a.txt=set:a.txt
+of 128=of 256
+seed 1=seed 2
+12ab=12ac
+"so"=so
+Less=More
+END
+sed -i 's/-1.0/-1.1/' "$tree/preregistration/0002-two.json"
+sealed_not "a page of another threshold" "does not say what 0002-two.json says: loss of text:a.txt, adapter minus base, is to lie below -1.1:"
+echo '{"frozen": true}' >"$tree/preregistration/0002-two.json"
+sealed_not "a registration of another form" "does not say what 0002-two.json says: SHA-256"
 # What is no file.
 mkdir -p "$tree/evidence/0001-one/a/b"
 caught "an empty folder" "evidence/0001-one/a/b: is an empty folder"
@@ -184,7 +257,7 @@ caught "a file more in it" "evidence/0004-next/more.txt: is not in"
 cp "$tree/evidence/0004-next/allotted.txt" "$tree/evidence/0001-one/"
 caught "an allotment of what is recorded" "evidence/0001-one/allotted.txt: is not in"
 mkdir "$tree/evidence/0003-again" && cp "$tree/evidence/0004-next/allotted.txt" "$tree/evidence/0003-again/"
-caught "one number allotted twice" "evidence: one number twice: 0003"
+caught "one number allotted twice" "evidence/0003-three: one number, two names: evidence/0003-again has 0003"
 mkdir -p "$out/made/0009-mutants"
 cp "$tree/evidence/0004-next/allotted.txt" "$out/made/0009-mutants/"
 made() { MUTANTS='' "$here/evidence/make.sh" "$out" "$out/made" 0009-mutants; }
@@ -216,6 +289,7 @@ again() { # WHAT CODE TEXT CHANGE: what the maker does otherwise; CHANGED: to wh
 }
 chmod +x "$out/repeat/checks/evidence/make.sh"
 again "a claim that comes out the same" 0 "3 passed, 0 failed, 0 skipped" "echo other >may_differ/environment.txt"
+again "and is named as it begins" 0 $'evidence/0001-one: is made again ...\n3 passed' ":"
 again "a file with other bytes is named" 1 "DIFFERS  evidence/0001-one/table.txt" "echo more >>table.txt"
 again "a file less" 1 "DIFFERS  evidence/0001-one/table.txt" "rm table.txt"
 again "a file more" 1 "MORE     evidence/0001-one/more.txt" "echo more >more.txt"
@@ -228,6 +302,25 @@ printf 'c library one\n' >"$out/repeat/evidence/0001-one/may_differ/environment.
 again "last digits of the same C library are a failure" 1 "DIFFERS  evidence/0001-one/table.txt" "echo more >>table.txt"
 again "those of another are not" 0 "table.txt: differs; it rests on the C library, recorded one" "echo more >>table.txt; echo 'c library two' >may_differ/environment.txt"
 again "but only in the files that rest on it" 1 "DIFFERS  evidence/0001-one/commands.txt" "echo more >>commands.txt; echo 'c library two' >may_differ/environment.txt"
+
+# What a claim's environment says of programs, model and ids, of a claim by programs in the place of ours.
+mkdir -p "$out/programs/checks"
+printf '#!/bin/sh\nwhile [ $# -gt 0 ]; do [ "$1" != make-model ] || { mkdir "$2" && echo weights >"$2/weights"; }; [ "$1" != --out ] || echo row >"$2"; shift; done\necho said\n' >"$out/programs/lazylora"
+chmod +x "$out/programs/lazylora"
+for check in forward gradients; do cp "$out/programs/lazylora" "$out/programs/checks/check_$check" && echo "# $check" >>"$out/programs/checks/check_$check"; done
+"$here/evidence/make.sh" "$out/programs" "$out/made" 0001-forward 0003-gradients >"$out/why" 2>&1
+says() { # CLAIM FILE TEXT
+  grep -qxF -- "$3" "$out/made/$1/may_differ/environment.txt"
+  verdict "the environment of $1 has $2" $? "$(cat "$out/why" "$out/made/$1/may_differ/environment.txt")"
+}
+of_program() { (cd "$out/programs" && sha256sum "$1" | sed 's/^/  /'); }
+says 0001-forward "its check program" "$(of_program checks/check_forward)"
+says 0001-forward "what made its model" "model and ids, SHA-256, by BUILD/lazylora make-model SCRATCH/model --shape tiny --seed 1 and tiny() of checks/evidence/make.sh:"
+says 0001-forward "its model" "  $(echo weights | sha256sum | cut -d' ' -f1)  model/weights"
+says 0001-forward "its ids" "  $(echo 400 3 99 400 3 99 400 3 99 400 3 99 400 3 99 | sha256sum | cut -d' ' -f1)  ids/pattern_400.txt"
+says 0003-gradients "its check program" "$(of_program checks/check_gradients)"
+! grep -qE 'check_forward|model and ids|ids/' "$out/made/0003-gradients/may_differ/environment.txt" && [ "$(wc -l <"$out/made/0001-forward/commands.txt")" -eq 1 ]
+verdict "and nothing that it did not use; commands.txt is as ever" $?
 
 # A record of planted faults, in a repository of its own.
 git() { command git -C "$out/planted" -c user.name=a -c user.email=a@example.org -c init.defaultBranch=main "$@"; }

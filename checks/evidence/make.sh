@@ -17,7 +17,7 @@ shift 2
 export OMP_WAIT_POLICY=passive LC_ALL=C
 lazylora=$build/lazylora
 reference=${LAZYLORA_REFERENCE:-$root/../shared/reference}
-scratch=$(mktemp -d) here=
+scratch=$(mktemp -d) here= programs=()
 trap 'rm -rf "$scratch" ${here:+"$here"}' EXIT # and the folder in the making: half a claim is none
 
 # run FILE COMMAND...: standard output to FILE of the folder in the making; the command, with this machine's
@@ -26,6 +26,7 @@ run() {
   local file=$1
   shift
   local text= word
+  programs+=("${1#"$build"/}")
   for word in "$@"; do # before quoting: a folder's name may need quotes that BUILD does not
     word=${word//"$build"/BUILD} word=${word//"$scratch"/SCRATCH} word=${word//"$reference"/REFERENCE} word=${word//"$root/"/}
     text+=$(printf '%q ' "$word")
@@ -56,11 +57,18 @@ environment() {
   echo "its flags $(sed -n 's/^flags[^:]*: //p' /proc/cpuinfo | head -n 1 | tr ' ' '\n' | grep -E '^(fma|avx2|avx512f|avx512bw|avx512dq|avx512vl)$' | tr '\n' ' ')"
   echo "packages:"
   dpkg-query -W -f '  ${Package} ${Version}\n' libc6 $(cat "$root/packages.txt") 2>/dev/null || echo "  not known: no dpkg"
+  # Of what the commands ran, and of what they read of tiny(). Here and not in commands.txt, which stays as it was recorded.
+  [ ${#programs[@]} -eq 0 ] || { echo "programs, SHA-256:" && (cd "$build" && printf '%s\n' "${programs[@]}" | sort -u | xargs -d '\n' sha256sum | sed 's/^/  /'); }
+  if grep -qF SCRATCH/model "$here/commands.txt"; then
+    echo "model and ids, SHA-256, by BUILD/lazylora make-model SCRATCH/model $made_by and tiny() of checks/evidence/make.sh:"
+    (cd "$scratch" && sha256sum -- model/* ids/* | sed 's/^/  /')
+  fi
 }
 
-model=$scratch/model
+model=$scratch/model made_by="--shape tiny --seed 1"
 tiny() {
-  [ -d "$model" ] || "$lazylora" make-model "$model" --shape tiny --seed 1 >/dev/null
+  # shellcheck disable=SC2086 # words
+  [ -d "$model" ] || "$lazylora" make-model "$model" $made_by >/dev/null
   [ -d "$scratch/ids" ] && return
   mkdir "$scratch/ids"
   local pattern ids
@@ -258,6 +266,7 @@ for name in "${names[@]}"; do
   here=$out/$name.tmp
   rm -rf "$here"
   mkdir -p "$here/may_differ"
+  programs=()
   tiny
   "$name"
   # Where this machine had what is nobody's business, and differs each time. A log's lines stay as they are.

@@ -42,6 +42,7 @@ names=("$@")
 [ ${#names[@]} -gt 0 ] || fails "MISSING  evidence: no claim is recorded"
 for name in "${names[@]}"; do
   [ -d "$root/evidence/$name" ] || { skips "$name is not recorded yet"; continue; }
+  echo "evidence/$name: is made again ..." # some take minutes
   said=$("$here/make.sh" "$build" "$again" "$name" 2>&1)
   code=$?
   if [ -d "$again/$name" ]; then

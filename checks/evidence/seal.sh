@@ -2,7 +2,8 @@
 # Usage: checks/evidence/seal.sh [ROOT]
 # Writes evidence/README.md, statement.json (in-toto), ro-crate-metadata.json and, over all of evidence/ and
 # preregistration/, SHA256SUMS. Only adds: a file that SHA256SUMS, statement.json or the last commit's sums have recorded,
-# and that is gone or has other bytes, is refused by name, and so are what is no file and more than 20 MB in all.
+# and that is gone or has other bytes, is refused by name, and so are what is no file, a number with two names, a
+# registration's page that is not its JSON's and more than 20 MB in all.
 set -euo pipefail
 shopt -s inherit_errexit
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,6 +15,8 @@ made='^evidence/(README\.md|statement\.json|ro-crate-metadata\.json)$|^preregist
 refuse() { echo "seal: $*" >&2; exit 1; }
 odd=$(unwanted . || true
   if [ -e evidence/SHA256SUMS ]; then with_nul_seen <evidence/SHA256SUMS | grep -avE "$sums_form" | sed 's|^|evidence/SHA256SUMS: no line of sums: |' || true; fi)
+[ -z "$odd" ] || refuse "$odd"
+odd=$(two_names . && untrue_pages .)
 [ -z "$odd" ] || refuse "$odd"
 # Recorded is what any of three says: a line that one has lost the others have.
 before() {

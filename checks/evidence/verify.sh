@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Usage: checks/evidence/verify.sh [ROOT]
 # Every file of evidence/ and preregistration/ has its recorded bytes, none is missing or more, and there is nothing but
-# files; the statement has the same digests; every claim's folder has what evidence/README.md promises; every run's log is
-# a chain. Each finding names its file. A number that is allotted and not recorded is skipped by name.
+# files; the statement has the same digests; a number has one name, and a registration's page says what its JSON says;
+# every claim's folder has what evidence/README.md promises; every run's log is a chain. Each finding names its file. A number that is allotted and not recorded is skipped by name.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
@@ -78,8 +78,7 @@ while IFS= read -r page; do
     [ -e "$(dirname "$page")/$link" ] || finding "$page: leads to $link, which is not there"
   done < <(grep -oE '\]\([^)#:]+' "$page" | cut -c3- | LC_ALL=C sort -u)
 done < <(find evidence -name '*.md')
-twice=$(folders . | cut -c1-4 | uniq -d)
-[ -z "$twice" ] || finding "evidence: one number twice: $twice"
+while IFS= read -r line; do finding "$line"; done < <(two_names . && untrue_pages .)
 
 # A log is a chain: every line carries the SHA-256 of the line before.
 while IFS= read -r log; do
