@@ -233,6 +233,8 @@ const std::vector<TextFault> kManifestFaults = {
     {"\"is_kda\": true", "\"is_kda\": 1", {"is_kda is 1"}},
     {"\"bytes\": 180", "\"bytes\": 181", {"180 bytes", "181 bytes"}},
     {"\"loss\": 1.25", "\"loss\": \"low\"", {"loss is \"low\""}},
+    {"_requested\": 5", "_requested\": 4", {"layers[2]", "layer 4", "layers_requested is 4"}},
+    {"\"float32\"", "\"float16\"", {"compute_dtype is \"float16\"", "one of float32, torch"}},
     {"cccc\"", "ccc\"", {"config_sha256", "64 hex digits"}},
     {"dddd\"", "dddD\"", {"headers_sha256", "64 hex digits"}},
     {"\"ids\": [\n  3,", "\"ids\": [\n  2,", {"documents[0]", "ids_sha256"}},
@@ -273,6 +275,21 @@ TEST(TraceManifest, OneWrongField) {
   bytes[37] ^= 1;
   write_bytes(scratch / "toy" / "trace.bin", bytes);
   EXPECT_THAT(refusal(scratch / "toy"), HasSubstr(engine::base::sha256_hex(bytes)));
+}
+
+TEST(TraceManifest, ListedFilesAreThere) {
+  const ScratchFolder scratch;
+  checks::write_toy_trace(scratch / "toy", true, true);
+  ASSERT_EQ(refusal(scratch / "toy"), "");
+  std::string bytes = read_bytes(scratch / "toy" / "trace.h5");
+  bytes.back() ^= 1;
+  write_bytes(scratch / "toy" / "trace.h5", bytes);
+  EXPECT_THAT(refusal(scratch / "toy"),
+              AllOf(HasSubstr("trace.h5: "), HasSubstr(engine::base::sha256_hex(bytes))));
+  fs::remove(scratch / "toy" / "trace.h5");
+  EXPECT_THAT(refusal(scratch / "toy"),
+              HasSubstr(fmt::format("trace.json: files: trace.h5 has {} bytes, and is not there",
+                                    bytes.size())));
 }
 
 TEST(TraceManifest, IdsStandThereOnlyIfAskedFor) {

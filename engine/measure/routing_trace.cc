@@ -114,12 +114,16 @@ void RoutingTrace::check_manifest() {
                   name());
     }
   }
-  const auto listed = manifest_->files.find(kTraceFile);
-  if (listed != manifest_->files.end()) {
-    const std::string digest = store::sha256_hex_of(*file_);
-    if (listed->second.bytes != file_->size() || listed->second.sha256 != digest) {
-      throw Error("{}: {} bytes with SHA-256 {}, {} says {} bytes with {}", name(), file_->size(),
-                  digest, where, listed->second.bytes, listed->second.sha256);
+  for (const auto& [listed, stated] : manifest_->files) {
+    const fs::path path = file_->path().parent_path() / listed;
+    if (!store::is_there(path)) {
+      throw Error("{}: files: {} has {} bytes, and is not there", where, listed, stated.bytes);
+    }
+    const store::File file(path);
+    const std::string digest = store::sha256_hex_of(file);
+    if (stated.bytes != file.size() || stated.sha256 != digest) {
+      throw Error("{}: {} bytes with SHA-256 {}, {} says {} bytes with {}", path.string(),
+                  file.size(), digest, where, stated.bytes, stated.sha256);
     }
   }
   shape_.documents = {0};

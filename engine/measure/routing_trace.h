@@ -46,7 +46,8 @@ class RoutingTrace {
   //
   // Errors    Error naming file, offset and the two values that disagree: a record cut short, bytes
   //           behind the last, layers not ascending, n or k that change or do not fit, a manifest
-  //           that says otherwise, another digest; or that nobody says how many experts there are
+  //           that says otherwise, a listed file that is not there or has another digest; or that
+  //           nobody says how many experts there are
   explicit RoutingTrace(const std::filesystem::path& path, std::int64_t experts = 0);
 
   const TraceShape& shape() const { return shape_; }

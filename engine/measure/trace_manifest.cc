@@ -20,6 +20,10 @@ using Json = nlohmann::ordered_json;
 constexpr const char* kFormat = "lazylora trace 1";
 // A million ids are seven million bytes.
 constexpr std::uint64_t kMaxManifestBytes = 64'000'000;
+// Ours, and those of LazyLoRA's runs, which their export keeps. Any text would be words that an
+// export lets through.
+constexpr std::string_view kComputeTypes[] = {"float32", "torch.float32", "torch.bfloat16",
+                                              "torch.float16"};
 
 std::string shown(const Json& value) {
   return store::shortened(value.dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -192,6 +196,23 @@ void read_theirs(const Object& root, TraceManifest& manifest) {
       {root.integer("n_tokens", 1, kMany), manifest.ids.empty() ? "" : ids_digest(manifest.ids)}};
 }
 
+std::string read_compute_dtype(const Object& root) {
+  const std::string type = root.text("compute_dtype");
+  if (std::ranges::find(kComputeTypes, type) == std::end(kComputeTypes)) {
+    root.refuse("compute_dtype", fmt::format("one of {}", fmt::join(kComputeTypes, ", ")).c_str());
+  }
+  return type;
+}
+
+// A run of n layers has layers 0 ... n - 1.
+void require_requested(const TraceManifest& manifest, const std::string& where) {
+  for (std::size_t i = 0; i < manifest.layers.size(); ++i) {
+    if (manifest.layers[i].layer < manifest.layers_requested) continue;
+    throw Error("{}: layers[{}]: layer {}, layers_requested is {}: 0 ... {}", where, i,
+                manifest.layers[i].layer, manifest.layers_requested, manifest.layers_requested - 1);
+  }
+}
+
 Json text_or_null(const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 }  // namespace
@@ -255,8 +276,9 @@ TraceManifest read_trace_manifest(const std::filesystem::path& path) {
   const bool ours = root.find("format") != nullptr;
   TraceManifest manifest;
   manifest.layers_requested = root.integer("layers_requested", 1, kMany);
-  manifest.compute_dtype = root.text("compute_dtype");
+  manifest.compute_dtype = read_compute_dtype(root);
   manifest.layers = read_layers(root, ours);
+  require_requested(manifest, where);
   if (ours) {
     read_ours(root, where, manifest);
   } else {

@@ -41,7 +41,7 @@ struct TraceManifest {
   std::string tag;
   std::int64_t experts = 0;           // 0: not stated
   std::int64_t layers_requested = 0;  // dense layers, which choose nothing, included
-  std::string compute_dtype;
+  std::string compute_dtype;          // "float32"; of LazyLoRA's "torch.bfloat16" and the like
   std::string config_sha256, headers_sha256, adapter_sha256;
   std::string text_sha256;
   std::optional<double> loss;  // nats a token
@@ -62,7 +62,8 @@ std::string to_json(const TraceManifest& manifest);
 // required, `ids`, `text` and `tag` are taken, the rest (clocks, paths, the machine) is passed over.
 //
 // Errors    Error naming file, field and value: not JSON, a key twice, a field that is missing, of
-//           the wrong type, out of range or unknown, counts that disagree, ids of another digest
+//           the wrong type, out of range or unknown, counts that disagree, a layer that was not
+//           requested, ids of another digest
 TraceManifest read_trace_manifest(const std::filesystem::path& path);
 
 }  // namespace engine::measure
