@@ -15,7 +15,7 @@ trap 'rm -rf "$out"' EXIT
 printf 'The wind had fallen. He wrote the hour, the bearing, and how he knew them.' >"$out/note.txt"
 seq -s, 7 19 240 >"$out/a.txt"
 register=("$lazylora" preregister --folder "$out/reg" --question "Does it?" --data "$out/note.txt" --task text:note.txt
-  --metric loss --direction below --threshold 0.5 --units 4 --chunk 16 --stopping-rule "2 steps" --refuted-by "more" --expected "yes")
+  --metric loss --direction below --threshold 0.5 --units 4 --chunk 16 --model "$out/model" --stopping-rule "2 steps" --refuted-by "more" --expected "yes")
 train=("$lazylora" train --model "$out/model" --ids "$out/a.txt" --steps 2 --rank 2 --alpha 4 --lr 1e-3 --warmup 1)
 eval=("$lazylora" eval --run "$out/run" --text "$out/note.txt" --chunk 16)
 
@@ -32,6 +32,10 @@ mkdir -p "$out/odd/0004-folder.json"
 : >"$out/odd/0006-page.md"
 exits "a folder in its place" 1 "0004-folder.json: is a directory, not a regular file (a registration is the NNNN-slug.json of" "${register[@]/#$out\/reg/$out/odd}" 0004-folder
 exits "an empty file in its place" 1 "of \`lazylora preregister\`); it is in the place of a registration: move it away" "${register[@]/#$out\/reg/$out/odd}" 0005-empty
+ln -s "$out/nowhere" "$out/odd/0007-link.json"
+exits "a link that leads nowhere in its place" 1 "0007-link.json: is a link that leads nowhere" "${register[@]/#$out\/reg/$out/odd}" 0007-link
+exits "a question of blanks" 2 "question is blanks alone" "${register[@]/#Does it?/   }" 0008-blank
+exits "one file twice" 2 "note.txt stands there twice" "${register[@]}" 0008-twice --data "$out/note.txt"
 exits "a page alone" 1 "0006-page.md: is there, and 0006-page.json is not" "${register[@]/#$out\/reg/$out/odd}" 0006-page
 [ "$(cat "$out"/reg/* | sha256sum)" = "$before" ] && [ "$(find "$out/odd" -type f | wc -l)" -eq 2 ]
 verdict "none of these wrote anything" $?
@@ -102,6 +106,11 @@ refused() { # WHAT TEXT OPTIONS...
   head -n 1 "$out/refused/report.md" | grep -q '^# Refused' && grep -q "$text" "$out/refused/report.md"
   verdict "and its page says so" $?
 }
+pages=$(cat "$out/met"/* | sha256sum)
+exits "a second evaluation into one folder says what to do" 1 "$out/met: holds an evaluation already, and nothing was evaluated: name another folder" \
+  "$here/reports/eval.sh" "$build" "$out/met" "${eval[@]:2}"
+[ "$pages" = "$(cat "$out/met"/* | sha256sum)" ]
+verdict "and renders nothing again" $?
 sed 's/"threshold": 0.5/"threshold": 9.5/' "$out/reg/0001-note.json" >"$out/changed.json"
 refused "a registration that was changed" "changed: the run began with" --preregistration "$out/changed.json"
 refused "one that is not given" "missing: the run began with"
@@ -157,9 +166,51 @@ for other in "--chunk 17 16" "--stride 8 16" "--bos first none" "--seed 2 1"; do
 done
 [ ! -e "$out/chosen" ]
 verdict "and nothing is written" $?
+# The model and the tokenizer are those of the registration, too; of the weights a report says how far they were verified.
+exits "a registration without its model is bad usage" 2 "--model is required" "${register[@]:0:20}" "${register[@]:22}" 0008-loose
+said() { grep -qF "\"weights\": \"$2\"" "$out/$1/results.json" && grep -qF "Weights: [$2](results.json#L" "$out/$1/report.md" && grep -q '"model": "as registered"' "$out/$1/results.json"; }
+said met "content not verified"
+verdict "the report says that no weights were verified" $?
+"$lazylora" shards "$out/model" --write-digests "$out/digests.json" >/dev/null
+digests=$(sha256sum <"$out/digests.json" | cut -d' ' -f1)
+exits "verified, but not registered" 0 "weights: content verified against digests of SHA-256 $digests, which are not in the registration" \
+  "${eval[@]}" --preregistration "$out/reg/0001-note.json" --digests "$out/digests.json"
+"${register[@]}" 0007-bound --digests "$out/digests.json" >/dev/null
+"${train[@]}" --out "$out/bound" --preregistration "$out/reg/0007-bound.json" >/dev/null 2>&1
+bound=("$lazylora" eval --run "$out/bound" --text "$out/note.txt" --preregistration "$out/reg/0007-bound.json")
+"$here/reports/eval.sh" "$build" "$out/verified" "${bound[@]:2}" --digests "$out/digests.json" >/dev/null 2>&1
+said verified "content verified against the registered digests, SHA-256 $digests"
+verdict "verified against what was registered" $?
+exits "without --digests that is missing" 0 "weights: content not verified against the registered digests, SHA-256 $digests" "${bound[@]}"
+of_another() { # WHAT TEXT OPTIONS...
+  local what=$1 text=$2
+  shift 2
+  exits "planted: $what" 1 "$text" "${bound[@]}" --out "$out/of_another" "$@"
+  [[ $("${bound[@]}" "$@" 2>&1) != *"  base "* ]] && [ ! -e "$out/of_another" ]
+  verdict "and nothing was computed" $?
+}
+digest() { sha256sum <"$1" | cut -d' ' -f1; }
+for file in tiktoken.model config.json tokenizer_config.json; do
+  rm -rf "$out/odd_model"
+  cp -r "$out/model" "$out/odd_model"
+  if [ $file = tiktoken.model ]; then
+    awk '{t[NR] = $1; r[NR] = $2} END {x = t[98]; t[98] = t[99]; t[99] = x; for (i = 1; i <= NR; ++i) print t[i], r[i]}' "$out/model/$file" >"$out/odd_model/$file"
+  else
+    echo >>"$out/odd_model/$file"
+  fi
+  of_another "another $file" "SHA-256 of its $file is $(digest "$out/odd_model/$file"), and $out/reg/0007-bound.json was registered with $(digest "$out/model/$file")" --model "$out/odd_model"
+done
+rm -rf "$out/odd_model"
+cp -r "$out/model" "$out/odd_model"
+shard=$(find "$out/odd_model" -name '*.safetensors' | sort | tail -n 1)
+head -c 64 /dev/zero | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 64)) conv=notrunc status=none
+of_another "other weights behind the same headers" ", the manifest says " --model "$out/odd_model" --digests "$out/digests.json"
+exits "which nothing else tells, as the report says" 0 "weights: content not verified" "${bound[@]}" --model "$out/odd_model"
+"$lazylora" shards "$out/odd_model" --write-digests "$out/odd_digests.json" >/dev/null
+of_another "their digests" "SHA-256 of its --digests is $(digest "$out/odd_digests.json"), and $out/reg/0007-bound.json was registered with $digests" --model "$out/odd_model" --digests "$out/odd_digests.json"
 # Of the first format, which fixed none of them: what was registered so stays what it is.
 mkdir "$out/first"
-sed -E 's/preregistration 2/preregistration 1/; /^ "(chunk|stride|bos|seed|resamples)": /d' "$out/reg/0001-note.json" >"$out/first/0001-note.json"
+sed -E 's/preregistration 2/preregistration 1/; /^ "(chunk|stride|bos|seed|resamples)": /d; /^ "model": /,/^ [}]/d' "$out/reg/0001-note.json" >"$out/first/0001-note.json"
 "${train[@]}" --out "$out/of_first" --preregistration "$out/first/0001-note.json" >/dev/null 2>&1
 exits "a registration of the first format leaves them open, and that is said" 0 "0001-note was registered without chunk, stride, bos, seed and resamples" \
   "$lazylora" eval --run "$out/of_first" --text "$out/note.txt" --chunk 16 --seed 3 --preregistration "$out/first/0001-note.json" --out "$out/open"
@@ -241,6 +292,19 @@ rm "$out/edited/timings.jsonl"
 exits "lost timings are no reason to refuse" 0 "0001-note: met" "$lazylora" eval --run "$out/edited" --text "$out/note.txt" --preregistration "$out/reg/0001-note.json" --out "$out/untimed"
 grep -q '"time": "own clock only; the run.s start is the word of manifest.json alone' "$out/untimed/results.json"
 verdict "and the report says what that leaves" $?
+
+cp "$out/run/timings.jsonl" "$out/edited/timings.jsonl"
+for junk in x '{}' '[1]' ''; do
+  sed "2s/.*/$junk/" "$out/run/timings.jsonl" >"$out/edited/timings.jsonl"
+  exits "planted: a line of timings that is '$junk'" 1 "timings.jsonl line 2: is no JSON object that has the digest" "${eval[@]/$out\/run/$out/edited}"
+done
+echo x >"$out/edited/timings.jsonl"
+exits "planted: nothing but that" 1 "timings.jsonl line 1: is no JSON object" "${eval[@]/$out\/run/$out/edited}"
+head -c -9 "$out/run/timings.jsonl" >"$out/edited/timings.jsonl"
+exits "a last line that was cut short is lost" 0 "base" "${eval[@]/$out\/run/$out/edited}" --preregistration "$out/reg/0001-note.json"
+cp "$out/run/timings.jsonl" "$out/edited/timings.jsonl"
+sed -i 's/"start_unix_ns": [0-9]*/"start_unix_ns": "now"/' "$out/edited/manifest.json"
+exits "a field of the manifest is named with its file" 1 "$out/edited/manifest.json: start_unix_ns of the first of its starts: type must be number, but is string" "${eval[@]/$out\/run/$out/edited}"
 
 # What does not belong to the run.
 trained=("$lazylora" eval --run "$out/plain" --training-data --chunk 16)

@@ -6,6 +6,10 @@ set -uo pipefail
 [ $# -ge 3 ] || { echo "usage: $0 BUILD_DIR OUT OPTIONS..." >&2; exit 2; }
 build=$1 out=$2
 shift 2
+if [ -e "$out/results.json" ]; then
+  echo "$out: holds an evaluation already, and nothing was evaluated: name another folder (make eval OUT=...)" >&2
+  exit 1
+fi
 "$build/lazylora" eval "$@" --out "$out"
 code=$?
 [ ! -e "$out/results.json" ] || [ $code -gt 1 ] || "$(dirname "$0")/render.sh" "$build" "$out" || exit 1

@@ -70,6 +70,8 @@ Block subject_table(const EvidenceLines& evidence) {
       {"preregistration", "/lazylora/preregistration/name"},
       {"its file", "/lazylora/preregistration/file_sha256"},
       {"time of registration", "/lazylora/preregistration/time"},
+      {"the model and tokenizer above", "/lazylora/preregistration/model"},
+      {"its weights", "/lazylora/preregistration/weights"},
       {"the five settings below", "/lazylora/preregistration/settings"},
       {"chunk, predictions", "/config/chunk"},
       {"stride", "/config/stride"},
@@ -190,6 +192,10 @@ Page page_of(const EvidenceLines& evidence, const std::string& folder) {
       paragraph({words("Verdict: "), value(evidence, "/lazylora/verdict"), words(".")}));
   for (std::size_t i = 0; i < evidence.at("/lazylora/why").size(); ++i) {
     page.blocks.push_back(paragraph({value(evidence, fmt::format("/lazylora/why/{}", i))}));
+  }
+  if (evidence.at("/lazylora/preregistration").contains("weights")) {
+    page.blocks.push_back(paragraph(
+        {words("Weights: "), value(evidence, "/lazylora/preregistration/weights"), words(".")}));
   }
   page.blocks.push_back(heading("Numbers"));
   page.blocks.push_back(score_table(evidence));

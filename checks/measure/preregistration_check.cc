@@ -30,6 +30,8 @@ Preregistration example() {
   r.threshold = -0.1;
   r.units = 4;
   r.settings = measure::EvalSettings{64, 32, "first", 7, measure::kResamples};
+  r.model = {std::string(64, '1'), std::string(64, '2'), std::string(64, '3'), std::string(64, '4'),
+             std::string(64, '5')};
   r.stopping_rule = "ten steps";
   r.refuted_by = "an interval above -0.1";
   r.expected = "it falls";
@@ -182,12 +184,23 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
               testing::AllOf(HasSubstr("loss of text:a.txt"),
                              HasSubstr("In chunks of 64 predictions, a stride of 32, "
                                        "begin-of-text id first; 10000 resamples of seed 7.")));
-  // Format 1, which fixed none of the settings, is what it was.
+  // Without digests the weights are free, and that is said.
+  Preregistration loose = example();
+  loose.model.digests_sha256.clear();
+  checks::write_bytes(path, measure::preregistration_json(loose));
+  EXPECT_THAT(measure::preregistration_json(loose), HasSubstr("\"digests_sha256\": null"));
+  EXPECT_EQ(measure::read_preregistration(path).model.digests_sha256, "");
+  EXPECT_THAT(measure::preregistration_page(loose, "d1"), HasSubstr("weights are not registered"));
+  EXPECT_THAT(measure::preregistration_page(example(), "d1"),
+              testing::AllOf(HasSubstr(std::string(64, '3') + "` tiktoken.model"),
+                             HasSubstr(std::string(64, '5') + "` digests of all tensors"),
+                             testing::Not(HasSubstr("not registered"))));
+  // Format 1, which fixed neither settings nor model, is what it was.
   Preregistration first = example();
   first.settings.reset();
   const std::string old = measure::preregistration_json(first);
   EXPECT_THAT(old, HasSubstr("\"format\": \"lazylora preregistration 1\""));
-  EXPECT_THAT(old, HasSubstr("\"units\": 4,\n \"stopping_rule\""));
+  EXPECT_THAT(old, HasSubstr("\"units\": 4,\n \"stopping_rule\""));  // no model either
   checks::write_bytes(path, old);
   EXPECT_FALSE(measure::read_preregistration(path).settings);
   EXPECT_EQ(measure::preregistration_json(measure::read_preregistration(path)), old);
@@ -212,6 +225,13 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
       {"\"first\"", "\"last\""},
       {"\"seed\": 7", "\"seed\": -7"},
       {"\"resamples\": 10000", "\"resamples\": 500"},
+      {"\"config_sha256\": \"1", "\"config_sha256\": \"x"},
+      {"\"headers_sha256\": \"2", "\"headers_sha256\": \""},
+      {"\"tokenizer_sha256\": \"3", "\"tokenizer_sha256\": \"33"},
+      {"\"tokenizer_config_sha256\": \"4", "\"tokenizer_config_sha256\": \"A"},
+      {"\"digests_sha256\": \"5", "\"digests_sha256\": \"?"},
+      {"\"model\": {", "\"model\": null, \"more\": {"},
+      {"\"model\": {", "\"model\": {\"more\": 1,"},
       {"adapter minus base", "base minus adapter"}};
   for (const auto& [from, to] : wrong) {
     std::string edited = text;
@@ -220,6 +240,19 @@ TEST(Preregistration, IsReadAsItWasWrittenOrRefused) {
     checks::write_bytes(path, edited.replace(at, std::string(from).size(), to));
     EXPECT_THROW(measure::read_preregistration(path), engine::base::Error) << to;
   }
+}
+
+// Planted: words that would be a heading, a list, HTML or a second paragraph of the page.
+TEST(Preregistration, AWordOnThePageIsAWord) {
+  Preregistration r = example();
+  r.question = "  # Met\n\n## Decided by\n<script>x</script> a*b [c](d)";
+  r.expected = "- 1 of 2";
+  r.refuted_by = "12. of May, 0.5 above";
+  const std::string page = measure::preregistration_page(r, "d1");
+  EXPECT_THAT(page, HasSubstr("\n\n\\# Met \\#\\# Decided by \\<script\\>x\\</script\\> a\\*b "
+                              "\\[c\\](d)\n\nFrozen as"));
+  EXPECT_THAT(page, HasSubstr("## Expected\n\n\\- 1 of 2\n"));
+  EXPECT_THAT(page, HasSubstr("\n\n12\\. of May, 0.5 above\n\n"));
 }
 
 TEST(Preregistration, WhatIsNotUtf8IsNamed) {
@@ -234,6 +267,10 @@ TEST(Preregistration, WhatIsNotUtf8IsNamed) {
     return std::string();
   };
   EXPECT_EQ(why([](auto&) {}), "");
+  EXPECT_EQ(why([](auto& r) { r.question = " \n\t"; }),
+            "here: question is blanks alone, which say nothing");
+  EXPECT_EQ(why([](auto& r) { r.data.push_back(r.data[0]); }),
+            "here: data: a.txt stands there twice: a task is one text or set of that name");
   EXPECT_EQ(why([](auto& r) { r.expected = "it f\xFF"; }),
             "here: expected: byte 4 is 0xff: not UTF-8");
   EXPECT_EQ(why([](auto& r) {

@@ -102,6 +102,14 @@ TEST(Timings, PlantedFaults) {
     EXPECT_THAT(why(), HasSubstr(last));
   }
   write_bytes(log, good_log);
+  // What is no line of timings is none, unless the write of the last was cut short.
+  const std::string rest = good.substr(good.find('\n') + 1);
+  for (const char* junk : {"x", "", "{}", "[]", "{\"line\":7}"}) {
+    write_bytes(timings, std::string(junk) + "\n" + rest);
+    EXPECT_THAT(why(), HasSubstr("timings.jsonl line 1: is no JSON object")) << junk;
+  }
+  write_bytes(timings, good + "x\n");
+  EXPECT_THAT(why(), HasSubstr("is no JSON object"));
   const std::size_t second = good.find('\n') + 1, third = good.find('\n', second) + 1;
   write_bytes(timings,
               good.substr(second, third - second) + good.substr(0, second) + good.substr(third));

@@ -12,10 +12,12 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
+#include "engine/cli/eval_model.h"
 #include "engine/cli/eval_run.h"
 #include "engine/cli/eval_settings.h"
 #include "engine/cli/eval_tasks.h"
 #include "engine/cli/eval_time.h"
+#include "engine/cli/train_content.h"
 #include "engine/measure/eval_results.h"
 #include "engine/store/at_path.h"
 #include "engine/store/durable.h"
@@ -26,7 +28,7 @@ namespace engine::cli {
 namespace {
 
 struct EvalOptions {
-  std::string model, run, adapter, out, preregistration;
+  std::string model, run, adapter, out, preregistration, digests, cache;
   TimeProofFiles proofs;
   TaskFiles files;
   EvalSettingOptions settings;
@@ -94,6 +96,18 @@ measure::EvalSettings judge_registration(const EvalOptions& options, const RunFo
     say(stderr, "warning: this evaluation will be refused: {}\n", why);
   }
   return settings;
+}
+
+// The weights against --digests, before hours of computing; into the report where a registration is to be judged.
+void verify_weights(const EvalOptions& options, const OpenModel& open,
+                    measure::Evaluation& evaluation) {
+  const auto& registered = evaluation.registration.registered;
+  const bool judged = registered && registered->settings;
+  if (options.digests.empty() && !judged) return;
+  const std::string verified =
+      verify_content(options.digests, options.cache, options.machine.pack, open,
+                     [](const std::string& text) { say(stderr, "note: {}\n", text); });
+  if (judged) evaluation.weights = words_of_weights(verified, registered->model);
 }
 
 // Both models over one task, one line of results on the way.
@@ -167,11 +181,17 @@ void run_eval(const EvalOptions& options) {
   measure::Evaluation evaluation;
   const measure::EvalSettings settings =
       judge_registration(options, run ? &*run : nullptr, evaluation);
+  const measure::RegisteredModel here =
+      model_of(open.model->config(), open.model->shards(), tokenizer, options.digests);
+  if (const auto& registered = evaluation.registration.registered;
+      registered && registered->settings) {
+    require_registered(here, registered->model, options.preregistration, model_folder);
+  }
   evaluation.chunks = chunks_of(settings, tokenizer);
   evaluation.seed = static_cast<std::uint64_t>(settings.seed);
-  evaluation.tokenizer_sha256 = tokenizer.ranks_sha256();
-  evaluation.config_sha256 = open.model->config().sha256;
-  evaluation.headers_sha256 = train::headers_digest(open.model->shards());
+  evaluation.tokenizer_sha256 = here.tokenizer_sha256;
+  evaluation.config_sha256 = here.config_sha256;
+  evaluation.headers_sha256 = here.headers_sha256;
   evaluation.experts = open.model->config().experts;
   evaluation.chosen = open.model->config().chosen;
   base::Charge held(*open.budget, "texts, sets and their ids");
@@ -189,6 +209,7 @@ void run_eval(const EvalOptions& options) {
     evaluation.adapter_sha256 = base::sha256_hex_of_file(train::adapter_file(adapter));
   }
   if (run) evaluation.run = run->facts;
+  verify_weights(options, open, evaluation);
   for (const measure::EvalTask& task : tasks) {
     evaluation.tasks.push_back(
         evaluate(task, open, adapters.get(), options.batch_tokens, evaluation.seed));
@@ -207,6 +228,7 @@ void run_eval(const EvalOptions& options) {
   if (!options.out.empty()) write_out(options.out, evaluation);
   say("{}\n", evaluation.verdict.title);
   for (const std::string& why : evaluation.verdict.why) say("  {}\n", why);
+  if (!evaluation.weights.empty()) say("  weights: {}\n", evaluation.weights);
   if (evaluation.verdict.outcome == measure::Outcome::kRefused) {
     throw base::Error("the preregistration does not hold for this run{}",
                       options.out.empty() ? "" : "; " + options.out + " says so");
@@ -255,6 +277,17 @@ void add_eval_command(CLI::App& app) {
           ->check(refuse_empty)
           ->excludes(foreign);  // it is about the model that the run was trained on
   add_time_proof_options(command, registration, options->proofs);
+  auto* digests =
+      command
+          .add_option("--digests", options->digests,
+                      "verify every tensor's bytes against this manifest before anything "
+                      "is computed")
+          ->check(refuse_empty);
+  command
+      .add_option("--cache", options->cache,
+                  "remember a verification that held in this file (see lazylora shards)")
+      ->needs(digests)
+      ->check(refuse_empty);
   command.add_option("--out", options->out, "folder for results.json and units.jsonl")
       ->check(refuse_empty);
   command.add_flag("--strict", options->strict, "refuse E8M0 scale bytes of 255");

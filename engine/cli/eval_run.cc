@@ -24,12 +24,19 @@ train::Manifest read_manifest(const fs::path& path, RunFolder& folder) {
   folder.facts.run_id = manifest->run_id;
   folder.facts.data_sha256 = manifest->identity.data_sha256;
   folder.preregistration_sha256 = manifest->identity.preregistration_sha256;
-  const Json first =
-      Json::parse(store::read_json_text(path, train::kMostManifestBytes)).at("starts").at(0);
-  folder.model_folder = first.at("model_folder");
-  folder.ids_files = first.at("ids_files");
-  folder.set_folder = first.at("set_folder");
-  folder.first_start_unix_ns = first.at("start_unix_ns");
+  const Json json = Json::parse(store::read_json_text(path, train::kMostManifestBytes));
+  const auto read = [&](const char* name, auto& value) {
+    try {
+      json.at("starts").at(0).at(name).get_to(value);
+    } catch (const nlohmann::json::exception& wrong) {
+      throw base::Error("{}: {} of the first of its starts: {}", path.string(), name,
+                        store::json_reason(wrong.what()));
+    }
+  };
+  read("model_folder", folder.model_folder);
+  read("ids_files", folder.ids_files);
+  read("set_folder", folder.set_folder);
+  read("start_unix_ns", folder.first_start_unix_ns);
   return *manifest;
 }
 
@@ -96,7 +103,7 @@ RunFolder read_run(const fs::path& run) {
     timings.require_all_passed();
     require_start(run, timings, folder);
   } catch (const nlohmann::json::exception& wrong) {
-    throw base::Error("{}: {}", run.string(), store::json_reason(wrong.what()));
+    throw base::Error("{}: {}", (run / "log.jsonl").string(), store::json_reason(wrong.what()));
   }
   return folder;
 }

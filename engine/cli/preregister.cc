@@ -8,14 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/budget.h"
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
+#include "engine/cli/eval_model.h"
 #include "engine/cli/eval_settings.h"
 #include "engine/data/corpus.h"
+#include "engine/data/tokenizer.h"
 #include "engine/measure/preregistration.h"
+#include "engine/model/checkpoint_layout.h"
 #include "engine/store/at_path.h"
 #include "engine/store/durable.h"
+#include "engine/store/shard_reader.h"
 
 namespace engine::cli {
 namespace {
@@ -23,7 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct PreregisterOptions {
-  std::string folder = "preregistration";
+  std::string folder = "preregistration", model, digests;
+  MachineOptions machine;
   std::vector<std::string> data;
   EvalSettingOptions settings;
   measure::Preregistration registered;
@@ -44,12 +50,26 @@ void add_data(const std::string& data, std::vector<measure::RegisteredData>& reg
                         base::sha256_hex_of_file(folder ? path / "manifest.json" : path)});
 }
 
+measure::RegisteredModel model_at(const PreregisterOptions& options) {
+  const base::RamBudget budget(ram_bytes(options.machine));
+  const store::ShardReader shards(options.model, {.header_memory = budget.free_bytes()});
+  const model::Config config = model::load_config(options.model);
+  store::throw_first_error(model::check_layout(config, shards));
+  return model_of(config, shards, data::Tokenizer(options.model, config.vocabulary),
+                  options.digests);
+}
+
 // A number is one claim's, whatever slug stands behind it.
 void require_number_free(const fs::path& folder, const std::string& name) {
   if (!store::is_there(folder)) return;
   const std::string number = name.substr(0, 5);
   for (const fs::path& path : store::entries(folder)) {
     const std::string other = path.filename().string();
+    if (other.starts_with(number) && !store::is_there(path)) {
+      throw base::Error(
+          "{}: is a link that leads nowhere, in the place of a registration: remove it",
+          path.string());
+    }
     if (!other.starts_with(number) || other.starts_with(name + ".")) continue;
     throw base::Error(
         "{}: has that number already, and {} may not: `make new-claim` prints the next free one",
@@ -80,6 +100,7 @@ void run_preregister(measure::Preregistration registered, const PreregisterOptio
   registered.registered_unix_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(
                                       std::chrono::system_clock::now().time_since_epoch())
                                       .count();
+  registered.model = model_at(options);
   as_usage([&] { measure::require_valid(registered, "preregister"); });
   const fs::path json = fs::path(options.folder) / (registered.name + ".json");
   const fs::path page = fs::path(options.folder) / (registered.name + ".md");
@@ -120,6 +141,15 @@ void add_preregister_command(CLI::App& app) {
   command.add_option("--question", r.question, "the question")->required();
   command.add_option("--data", options->data, "texts, corpora and sets that it is answered on")
       ->required();
+  command
+      .add_option("--model", options->model,
+                  "checkpoint folder that it is asked of: its tokenizer, config.json and headers")
+      ->required();
+  command
+      .add_option("--digests", options->digests,
+                  "manifest of `lazylora shards --write-digests`: its weights as well")
+      ->check(refuse_empty);
+  add_ram_option(command, options->machine);
   command.add_option("--task", r.task, "task that decides, e.g. text:FILE or set:FOLDER")
       ->required();
   command.add_option("--metric", r.metric, "loss, bits_per_byte or top1: adapter minus base")

@@ -268,7 +268,8 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
   const train::Settings settings = run.job.settings;
   ProgressLine progress(stderr, settings, model.config().layers);
   run.job.start.digests_sha256 =
-      verify_content(given.digests, given.cache, given.machine.pack, open, progress);
+      verify_content(given.digests, given.cache, given.machine.pack, open,
+                     [&](const std::string& text) { progress.note(text); });
   if (!run.from) run.job.scales = scan_scales(model.shards(), settings.strict, progress);
   model::AdapterSet adapters(model.config(), settings.adapter, *open.budget, on_disk);
   const train::SweepFunctions sweep{

@@ -30,7 +30,7 @@ namespace {
 // and its bytes those of the index. Kept beside the checkpoint's verification, which holds without it.
 void verify_copy(const std::string& digests, const std::string& cache_file,
                  const std::string& folder, const OpenModel& open, const std::string& key,
-                 ProgressLine& progress) {
+                 const std::function<void(const std::string&)>& note) {
   const store::ShardReader& shards = open.model->shards();
   const store::PackedCopy copy(folder, shards, open.model->config().sha256,
                                {.direct = store::DirectReads::kAlways});
@@ -45,16 +45,17 @@ void verify_copy(const std::string& digests, const std::string& cache_file,
                              "; `lazylora pack MODEL OUT --verify` lists them");
     if (!key.empty()) store::write_file_durably(cache, std::string_view(now));
   }
-  progress.note(fmt::format("packed copy {}: content {} against {}", folder,
-                            known ? "verified before" : "verified", digests));
+  note(fmt::format("packed copy {}: content {} against {}", folder,
+                   known ? "verified before" : "verified", digests));
 }
 
 }  // namespace
 
 std::string verify_content(const std::string& digests, const std::string& cache,
-                           const std::string& pack, const OpenModel& open, ProgressLine& progress) {
+                           const std::string& pack, const OpenModel& open,
+                           const std::function<void(const std::string&)>& note) {
   if (digests.empty()) {
-    progress.note("content not verified (--digests FILE compares every tensor with its digest)");
+    note("content not verified (--digests FILE compares every tensor with its digest)");
     return "";
   }
   const model::Model& model = *open.model;
@@ -66,9 +67,8 @@ std::string verify_content(const std::string& digests, const std::string& cache,
     store::throw_first_error(store::verify_digests(digests, model.shards(), config));
     if (!key.empty()) store::write_file_durably(cache, std::string_view(key));
   }
-  progress.note(
-      fmt::format("content {} against {}", known ? "verified before" : "verified", digests));
-  if (!pack.empty()) verify_copy(digests, cache, pack, open, key, progress);
+  note(fmt::format("content {} against {}", known ? "verified before" : "verified", digests));
+  if (!pack.empty()) verify_copy(digests, cache, pack, open, key, note);
   return base::sha256_hex_of_file(digests);
 }
 

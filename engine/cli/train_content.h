@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "engine/cli/common.h"
@@ -15,8 +16,9 @@ store::ScaleScan scan_scales(const store::ShardReader& shards, bool strict, Prog
 // What `lazylora shards` says of the content, before a run depends on it: every tensor of the
 // checkpoint, and of the packed copy if there is one (`pack` not empty), against `digests`; or, where
 // `cache` says that these files were, not again. Returns the SHA-256 of `digests`; nothing is verified
-// if that is empty, nor returned.
+// if that is empty, nor returned. What was found is said to `note`.
 std::string verify_content(const std::string& digests, const std::string& cache,
-                           const std::string& pack, const OpenModel& open, ProgressLine& progress);
+                           const std::string& pack, const OpenModel& open,
+                           const std::function<void(const std::string&)>& note);
 
 }  // namespace engine::cli

@@ -115,7 +115,10 @@ Json registration_of(const Evaluation& e) {
             {"time", e.verdict.time_proof},
             {"primary", primary}};
   // Absent for a registration of format 1, whose evaluations are as they were.
-  if (facts.registered && facts.registered->settings) json["settings"] = "as registered";
+  if (facts.registered && facts.registered->settings) {
+    json["settings"] = json["model"] = "as registered";
+    json["weights"] = e.weights;
+  }
   return json;
 }
 

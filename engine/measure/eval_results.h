@@ -73,6 +73,7 @@ struct Evaluation {
   std::vector<LayerNorms> layers;  // empty without an adapter
   std::string gradient_of;         // empty: no gradient was asked for
   RegistrationFacts registration;
+  std::string weights;  // what was verified of them; empty: no registration, or one without a model
   Verdict verdict;
 };
 

@@ -18,9 +18,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Of 1, and of what is written now: with the settings.
+// Of 1, and of what is written now: with the settings and the model.
 constexpr const char* kFormats[] = {"lazylora preregistration 1", "lazylora preregistration 2"};
 constexpr std::uint64_t kMostBytes = 64'000'000;
+constexpr std::string_view kBlanks = " \t\r\n\v\f";
 
 bool is_name(std::string_view text) {
   const auto digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -56,6 +57,13 @@ Json json_of(const Preregistration& r) {
     json["bos"] = r.settings->bos;
     json["seed"] = r.settings->seed;
     json["resamples"] = r.settings->resamples;
+    const RegisteredModel& m = r.model;
+    json["model"] = {
+        {"config_sha256", m.config_sha256},
+        {"headers_sha256", m.headers_sha256},
+        {"tokenizer_sha256", m.tokenizer_sha256},
+        {"tokenizer_config_sha256", m.tokenizer_config_sha256},
+        {"digests_sha256", m.digests_sha256.empty() ? Json() : Json(m.digests_sha256)}};
   }
   json["stopping_rule"] = r.stopping_rule;
   json["refuted_by"] = r.refuted_by;
@@ -84,6 +92,41 @@ void require_valid(const EvalSettings& settings, std::string_view where) {
   }
 }
 
+void require_valid(const RegisteredModel& model, std::string_view where) {
+  const std::pair<const char*, const std::string*> digests[] = {
+      {"config_sha256", &model.config_sha256},
+      {"headers_sha256", &model.headers_sha256},
+      {"tokenizer_sha256", &model.tokenizer_sha256},
+      {"tokenizer_config_sha256", &model.tokenizer_config_sha256},
+      {"digests_sha256", &model.digests_sha256}};
+  for (const auto& [name, digest] : digests) {
+    if (is_digest(*digest) || (digest == &model.digests_sha256 && digest->empty())) continue;
+    throw base::Error("{}: model: {} is \"{}\", which is no SHA-256", where, name, *digest);
+  }
+}
+
+// Somebody's words as one paragraph of Markdown that says just them: no heading, list, link or HTML.
+std::string escaped(std::string_view text) {
+  std::string out;
+  bool blank = false;
+  for (const char c : text) {
+    if (kBlanks.find(c) != std::string_view::npos) {
+      blank = true;
+      continue;
+    }
+    if (blank && !out.empty()) out += ' ';
+    blank = false;
+    // What begins a block does so only where the text begins.
+    const bool number = out.find_first_not_of("0123456789") == std::string::npos;
+    if (std::string_view("\\`*_[]<>&#|~!$").find(c) != std::string_view::npos ||
+        (number && std::string_view("-+=.)").find(c) != std::string_view::npos)) {
+      out += '\\';
+    }
+    out += c;
+  }
+  return out;
+}
+
 std::string read_text(const std::filesystem::path& path) {
   try {
     return store::read_json_text(path, kMostBytes);
@@ -109,6 +152,9 @@ void require_valid(const Preregistration& r, std::string_view where) {
                                                               {"expected", &r.expected}};
   for (const auto& [name, text] : texts) {
     if (text->empty()) throw base::Error("{}: {} is empty", where, name);
+    if (text->find_first_not_of(kBlanks) == std::string::npos) {
+      throw base::Error("{}: {} is blanks alone, which say nothing", where, name);
+    }
     data::require_utf8(*text, fmt::format("{}: {}", where, name));
   }
   if (std::ranges::find(kMetrics, r.metric) == std::end(kMetrics)) {
@@ -122,13 +168,23 @@ void require_valid(const Preregistration& r, std::string_view where) {
   if (r.units < 2) {
     throw base::Error("{}: units is {}: an interval takes 2 at least", where, r.units);
   }
-  if (r.settings) require_valid(*r.settings, where);
+  if (r.settings) {
+    require_valid(*r.settings, where);
+    require_valid(r.model, where);
+  }
   if (r.data.empty()) throw base::Error("{}: data is empty", where);
   for (const RegisteredData& data : r.data) {
     data::require_utf8(data.name, fmt::format("{}: a name of data", where));
     if (!is_digest(data.sha256)) {
       throw base::Error("{}: data {}: \"{}\" is no SHA-256", where, data.name, data.sha256);
     }
+  }
+  std::vector<std::string> names;
+  for (const RegisteredData& data : r.data) names.push_back(data.name);
+  std::ranges::sort(names);
+  if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
+    throw base::Error("{}: data: {} stands there twice: a task is one text or set of that name",
+                      where, *twice);
   }
   // Ids are a run's own, and have no file of their own name.
   for (const char* kind : {"text:", "set:"}) {
@@ -146,9 +202,19 @@ std::string preregistration_json(const Preregistration& registered) {
 
 std::string preregistration_page(const Preregistration& r, std::string_view json_sha256) {
   std::string data;
-  for (const RegisteredData& d : r.data) data += fmt::format("* `{}` {}\n", d.sha256, d.name);
-  std::string settings;
+  for (const RegisteredData& d : r.data)
+    data += fmt::format("* `{}` {}\n", d.sha256, escaped(d.name));
+  std::string settings, model;
   if (r.settings) {
+    const RegisteredModel& m = r.model;
+    model = fmt::format(
+        "\n## Model\n\n* `{}` config.json\n* `{}` headers of the shards\n* `{}` tiktoken.model\n* "
+        "`{}` "
+        "tokenizer_config.json\n",
+        m.config_sha256, m.headers_sha256, m.tokenizer_sha256, m.tokenizer_config_sha256);
+    model += m.digests_sha256.empty()
+                 ? "\nIts weights are not registered.\n"
+                 : fmt::format("* `{}` digests of all tensors\n", m.digests_sha256);
     settings = fmt::format(
         "\n\nIn chunks of {} predictions, a stride of {}, begin-of-text id {}; {} resamples of "
         "seed {}.",
@@ -160,10 +226,11 @@ std::string preregistration_page(const Preregistration& r, std::string_view json
       "begun; its manifest carries that digest.\n\n## Decided by\n\n{} of {}, adapter minus base, "
       "is to lie {} {}: **met** if the whole 95 % interval (paired bootstrap over units) does, "
       "**not met** if the whole interval lies on the other side, **not decidable** otherwise, or "
-      "with fewer than {} units. Every other number is secondary.{}\n\n## Data\n\n{}\n## When to "
+      "with fewer than {} units. Every other number is secondary.{}\n\n## Data\n\n{}{}\n## When to "
       "stop\n\n{}\n\n## What would refute it\n\n{}\n\n## Expected\n\n{}\n",
-      r.name, r.question, r.name, json_sha256, r.metric, r.task, r.direction, r.threshold, r.units,
-      settings, data, r.stopping_rule, r.refuted_by, r.expected);
+      r.name, escaped(r.question), r.name, json_sha256, r.metric, escaped(r.task), r.direction,
+      r.threshold, r.units, settings, data, model, escaped(r.stopping_rule), escaped(r.refuted_by),
+      escaped(r.expected));
 }
 
 Preregistration read_preregistration(const std::filesystem::path& path) {
@@ -183,6 +250,11 @@ Preregistration read_preregistration(const std::filesystem::path& path) {
     if (json.at("format") == kFormats[1]) {
       r.settings = {json.at("chunk"), json.at("stride"), json.at("bos"), json.at("seed"),
                     json.at("resamples")};
+      const Json& model = json.at("model");
+      const Json& digests = model.at("digests_sha256");
+      r.model = {model.at("config_sha256"), model.at("headers_sha256"),
+                 model.at("tokenizer_sha256"), model.at("tokenizer_config_sha256"),
+                 digests.is_null() ? "" : digests.get<std::string>()};
     }
     r.stopping_rule = json.at("stopping_rule");
     r.refuted_by = json.at("refuted_by");

@@ -29,6 +29,15 @@ struct EvalSettings {
 
 inline constexpr std::int64_t kMostChunk = 1'000'000;
 
+// The model and the tokenizer that a verdict is of, each by SHA-256. A header says nothing of the weights behind
+// it: only digests_sha256 does.
+struct RegisteredModel {
+  std::string config_sha256, headers_sha256;              // as in a run's manifest
+  std::string tokenizer_sha256, tokenizer_config_sha256;  // tiktoken.model, tokenizer_config.json
+  std::string
+      digests_sha256;  // of the manifest of `lazylora shards --write-digests`; empty: none was given
+};
+
 // What a run is to answer, fixed before it starts. The question is decided by one number: a metric
 // of one task, adapter minus base.
 struct Preregistration {
@@ -41,6 +50,7 @@ struct Preregistration {
   double threshold = 0.0;                // the difference is to lie below or above it
   std::int64_t units = 0;                // the sample: at least so many units of the task
   std::optional<EvalSettings> settings;  // nothing: of format 1, which left them free
+  RegisteredModel model;                 // with the settings; format 1 left it free as well
   std::string stopping_rule;
   std::string refuted_by;
   std::string expected;

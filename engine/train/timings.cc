@@ -10,16 +10,22 @@ Timings::Timings(const std::filesystem::path& run) : path_(run / "timings.jsonl"
   advance();
 }
 
-// What bears no digest, such as a line that was cut short, is none of ours.
+// A last line without its newline was cut short with the process that wrote it, and counts as lost.
 void Timings::advance() {
   of_.clear();
-  while (lines_ && of_.empty()) {
-    const auto line = lines_->next();
-    if (!line) return;
-    of_ = text_of(line->text, "line");
-    wall_ns_ = number_of(line->text, "wall_ns");
-    number_ = line->number;
+  if (!lines_) return;
+  const auto line = lines_->next();
+  if (!line) return;
+  if (line->offset + line->text.size() == lines_->bytes()) return;
+  of_ = text_of(line->text, "line");
+  if (of_.empty()) {
+    throw base::Error(
+        "{} line {}: is no JSON object that has the digest of a line of log.jsonl as \"line\": the "
+        "file was changed; without it the run is judged as one whose timings were lost",
+        path_.string(), line->number);
   }
+  wall_ns_ = number_of(line->text, "wall_ns");
+  number_ = line->number;
 }
 
 void Timings::pass(const LogPosition& behind) {

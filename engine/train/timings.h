@@ -15,7 +15,7 @@ namespace engine::train {
 // behind every checkpoint, and the clock at its first.
 class Timings {
  public:
-  // Errors    Error naming the file: a line of more than kMostLineBytes, here and below
+  // Errors    Error naming the line, here and below: more than kMostLineBytes, or whole and without a digest
   explicit Timings(const std::filesystem::path& run);
 
   // The log's next line.
