@@ -14,6 +14,7 @@
 #include "engine/cli/common.h"
 #include "engine/cli/eval_model.h"
 #include "engine/cli/eval_settings.h"
+#include "engine/cli/growth.h"
 #include "engine/data/corpus.h"
 #include "engine/data/tokenizer.h"
 #include "engine/measure/preregistration.h"
@@ -52,7 +53,7 @@ void add_data(const std::string& data, std::vector<measure::RegisteredData>& reg
 
 measure::RegisteredModel model_at(const PreregisterOptions& options) {
   const base::RamBudget budget(ram_bytes(options.machine));
-  const store::ShardReader shards(options.model, {.header_memory = budget.free_bytes()});
+  const store::ShardReader shards(options.model, {.header_memory = header_memory(budget)});
   const model::Config config = model::load_config(options.model);
   store::throw_first_error(model::check_layout(config, shards));
   return model_of(config, shards, data::Tokenizer(options.model, config.vocabulary),
