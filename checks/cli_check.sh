@@ -295,7 +295,7 @@ refuses "a trace folder without its manifest is named" 1 "trace.json" "$lazylora
 
 # Pages of registrations are what `make verify-evidence` wants of them.
 for threshold in 1:0 2:-0.05 3:1e-05 4:100000; do
-  "$lazylora" preregister "000${threshold%:*}-page" --folder "$out/registered/preregistration" --question $'Is it "so",\n5 % \\ ü?' --data "$out/ids" --task set:ids \
+  "$lazylora" preregister "000${threshold%:*}-page" --model "$out/model" --folder "$out/registered/preregistration" --question $'Is it "so",\n5 % <b> \\ ü_?' --data "$out/ids" --task set:ids \
     --metric loss --direction above --threshold="${threshold#*:}" --units 4 --chunk 16 --bos each --seed 7 --stopping-rule "Once," --refuted-by less --expected more >"$out/stdout" 2>&1 || cat "$out/stdout"
 done
 untrue() { (. "$(dirname "$0")/evidence/common.sh" && untrue_pages "$out/registered"); }
