@@ -230,6 +230,9 @@ computes_nothing() { # WHAT TEXT OPTIONS...
   [[ $("${eval[@]}" "$@" 2>&1) != *"loss "* ]] && [ ! -e "$out/unread" ]
   verdict "and nothing was computed" $?
 }
+exits "a place that takes no folder" 1 "/proc/none" "${eval[@]}" --out /proc/none/e
+[[ $("${eval[@]}" --out /proc/none/e 2>&1) != *"loss "* ]]
+verdict "and nothing was computed" $?
 computes_nothing "a proof that is not there" "nowhere.ots" "${registered[@]}" "$out/nowhere.ots"
 computes_nothing "a header that is not there" "nowhere.header" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/nowhere.header"
 computes_nothing "a folder for a time proof" "/tsa" "${registered[@]:0:2}" --time-proof "$out/tsa" --time-authorities "$out/note.txt"

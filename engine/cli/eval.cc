@@ -161,8 +161,7 @@ void print_result(const measure::TaskResult& task) {
   say("  routing  jaccard {} unchanged {}\n", *all.jaccard(), *all.equal());
 }
 
-void write_out(const std::filesystem::path& out, const measure::Evaluation& evaluation) {
-  store::TemporaryFolder folder(out);
+void write_out(store::TemporaryFolder& folder, const measure::Evaluation& evaluation) {
   store::write_file_durably(folder.path() / "results.json", measure::evaluation_json(evaluation));
   store::write_file_durably(folder.path() / "units.jsonl", measure::unit_lines(evaluation));
   folder.commit();
@@ -209,6 +208,9 @@ void run_eval(const EvalOptions& options) {
     evaluation.adapter_sha256 = base::sha256_hex_of_file(train::adapter_file(adapter));
   }
   if (run) evaluation.run = run->facts;
+  // Made now: a place that takes no folder is to be known before anything is computed.
+  std::optional<store::TemporaryFolder> folder;
+  if (!options.out.empty()) folder.emplace(options.out);
   verify_weights(options, open, evaluation);
   for (const measure::EvalTask& task : tasks) {
     evaluation.tasks.push_back(
@@ -225,7 +227,7 @@ void run_eval(const EvalOptions& options) {
   const std::string time = std::move(evaluation.verdict.time_proof);
   evaluation.verdict = measure::judge(evaluation.registration, evaluation.tasks);
   evaluation.verdict.time_proof = time;
-  if (!options.out.empty()) write_out(options.out, evaluation);
+  if (folder) write_out(*folder, evaluation);
   say("{}\n", evaluation.verdict.title);
   for (const std::string& why : evaluation.verdict.why) say("  {}\n", why);
   if (!evaluation.weights.empty()) say("  weights: {}\n", evaluation.weights);
