@@ -182,11 +182,9 @@ bound=("$lazylora" eval --run "$out/bound" --text "$out/note.txt" --preregistrat
 said verified "content verified against the registered digests, SHA-256 $digests"
 verdict "verified against what was registered" $?
 exits "without --digests that is missing" 0 "weights: content not verified against the registered digests, SHA-256 $digests" "${bound[@]}"
-of_another() { # WHAT TEXT OPTIONS...
-  local what=$1 text=$2
-  shift 2
-  exits "planted: $what" 1 "$text" "${bound[@]}" --out "$out/of_another" "$@"
-  [[ $("${bound[@]}" "$@" 2>&1) != *"  base "* ]] && [ ! -e "$out/of_another" ]
+computes_nothing() { # WHAT TEXT COMMAND...: what cannot be judged is said before hours of computing, nothing is written
+  exits "$1" 1 "$2" "${@:3}" --out "$out/unread"
+  [[ $("${@:3}" 2>&1) != *"  base "* ]] && [ ! -e "$out/unread" ]
   verdict "and nothing was computed" $?
 }
 digest() { sha256sum <"$1" | cut -d' ' -f1; }
@@ -198,16 +196,16 @@ for file in tiktoken.model config.json tokenizer_config.json; do
   else
     echo >>"$out/odd_model/$file"
   fi
-  of_another "another $file" "SHA-256 of its $file is $(digest "$out/odd_model/$file"), and $out/reg/0007-bound.json was registered with $(digest "$out/model/$file")" --model "$out/odd_model"
+  computes_nothing "planted: another $file" "SHA-256 of its $file is $(digest "$out/odd_model/$file"), and $out/reg/0007-bound.json was registered with $(digest "$out/model/$file")" "${bound[@]}" --model "$out/odd_model"
 done
 rm -rf "$out/odd_model"
 cp -r "$out/model" "$out/odd_model"
 shard=$(find "$out/odd_model" -name '*.safetensors' | sort | tail -n 1)
 head -c 64 /dev/zero | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 64)) conv=notrunc status=none
-of_another "other weights behind the same headers" ", the manifest says " --model "$out/odd_model" --digests "$out/digests.json"
+computes_nothing "planted: other weights behind the same headers" ", the manifest says " "${bound[@]}" --model "$out/odd_model" --digests "$out/digests.json"
 exits "which nothing else tells, as the report says" 0 "weights: content not verified" "${bound[@]}" --model "$out/odd_model"
 "$lazylora" shards "$out/odd_model" --write-digests "$out/odd_digests.json" >/dev/null
-of_another "their digests" "SHA-256 of its --digests is $(digest "$out/odd_digests.json"), and $out/reg/0007-bound.json was registered with $digests" --model "$out/odd_model" --digests "$out/odd_digests.json"
+computes_nothing "planted: their digests" "SHA-256 of its --digests is $(digest "$out/odd_digests.json"), and $out/reg/0007-bound.json was registered with $digests" "${bound[@]}" --model "$out/odd_model" --digests "$out/odd_digests.json"
 # Of the first format, which fixed none of them: what was registered so stays what it is.
 mkdir "$out/first"
 sed -E 's/preregistration 2/preregistration 1/; /^ "(chunk|stride|bos|seed|resamples)": /d; /^ "model": /,/^ [}]/d' "$out/reg/0001-note.json" >"$out/first/0001-note.json"
@@ -222,20 +220,12 @@ verdict "and the report says so" $?
 refused "an OpenTimestamps proof of something else" "time proof: .*other.ots" "${registered[@]}" "$out/other.ots"
 refused "one by another header" "time proof: .*early.ots.*other.header has" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/other.header"
 refused "one whose block is younger than the run" "younger: proven for" "${registered[@]:0:2}" --ots-proof "$out/late.ots" --block-header "$out/late.header"
-# What cannot be read is said before hours of computing, and nothing is written.
-computes_nothing() { # WHAT TEXT OPTIONS...
-  local what=$1 text=$2
-  shift 2
-  exits "$what" 1 "$text" "${eval[@]}" --out "$out/unread" "$@"
-  [[ $("${eval[@]}" "$@" 2>&1) != *"loss "* ]] && [ ! -e "$out/unread" ]
-  verdict "and nothing was computed" $?
-}
 exits "a place that takes no folder" 1 "/proc/none" "${eval[@]}" --out /proc/none/e
 [[ $("${eval[@]}" --out /proc/none/e 2>&1) != *"loss "* ]]
 verdict "and nothing was computed" $?
-computes_nothing "a proof that is not there" "nowhere.ots" "${registered[@]}" "$out/nowhere.ots"
-computes_nothing "a header that is not there" "nowhere.header" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/nowhere.header"
-computes_nothing "a folder for a time proof" "/tsa" "${registered[@]:0:2}" --time-proof "$out/tsa" --time-authorities "$out/note.txt"
+computes_nothing "a proof that is not there" "nowhere.ots" "${eval[@]}" "${registered[@]}" "$out/nowhere.ots"
+computes_nothing "a header that is not there" "nowhere.header" "${eval[@]}" "${registered[@]:0:2}" --ots-proof "$out/early.ots" --block-header "$out/nowhere.header"
+computes_nothing "a folder for a time proof" "/tsa" "${eval[@]}" "${registered[@]:0:2}" --time-proof "$out/tsa" --time-authorities "$out/note.txt"
 refused_early=$("${eval[@]}" "${registered[@]}" "$out/other.ots" 2>&1 | grep -nE 'will be refused: time proof|  base ' | cut -d: -f2 | cut -c1-8 | tr -d '\n')
 [ "$refused_early" = "warning  base  " ]
 verdict "one that does not hold is said before the numbers" $? "$refused_early"
