@@ -57,8 +57,9 @@ eval: ## loss of base and adapter of RUN=... on TEXT=..., as a report with figur
 	@command -v gnuplot >/dev/null || checks/deps.sh <(echo gnuplot-nox) || echo "no gnuplot: no figures"
 	@reports/eval.sh build/release $(OUT) --run $(RUN) --text $(TEXT) --training-data --chunk $(CHUNK) --gradient $(ARGS)
 
-# MUTANTS: a record of `checks/mutants.sh BUILD --out MUTANTS`, made of the sources of MUTANTS_COMMIT.
-export MUTANTS MUTANTS_COMMIT
+# MUTANTS: a record of `checks/mutants.sh BUILD --out MUTANTS`, made of the sources of MUTANTS_COMMIT. LONG=1: those
+# claims as well that take from minutes to hours.
+export MUTANTS MUTANTS_COMMIT LONG
 evidence: build ## record the claims that are not recorded yet, under evidence/
 	@checks/evidence/record.sh build/release
 

@@ -23,9 +23,9 @@ table() { # HEAD COLUMNS: the rows of the list's table that begins with HEAD, ce
 }
 # A number of a source: `max EXPRESSION`, the largest of JSON lines (FIELD, FIELD/FIELD or 1-FIELD; ` of TEXT` behind
 # it: of those lines that hold TEXT); `count of TEXT`, how many lines hold it; `TEXT & TEXT`, both; `not TEXT`; else of what the
-# group of an extended regular expression matches the largest, or, behind `sum of `, the sum.
+# group of an extended regular expression matches the largest, or, behind `min of ` and `sum of `, the least and the sum.
 source_number() { # WHERE FILE...
-  local where=$1 text= sum=
+  local where=$1 text= of=max
   shift
   if [[ $where == "count of "* ]]; then
     awk -v text="${where#count of }" 'BEGIN {texts = split(text, part, / & /)}
@@ -38,9 +38,10 @@ source_number() { # WHERE FILE...
       {for (i = 1; i <= texts; ++i) if (!index($0, wanted[i])) next; if (what ~ /^1-/) v = 1 - field(substr(what, 3)); else if (split(what, part, "/") == 2) v = field(part[1]) / field(part[2]); else v = field(what) + 0
        if (bad) exit; if (!n++ || v > most) most = v} END {if (n && !bad) printf "%.17g\n", most}' "$@"
   else
-    if [[ $where == "sum of "* ]]; then sum=1 where=${where#sum of }; fi
+    if [[ $where == "sum of "* || $where == "min of "* ]]; then of=${where%% *} where=${where#* of }; fi
     grep -ohE -- "$where" "$@" | sed -nE "s#^$where\$#\\1#p" | tr -d "'," |
-      awk -v sum="$sum" '{all += $1; if (!n++ || $1 + 0 > most) most = $1 + 0} END {if (n) printf "%.17g\n", sum ? all : most}'
+      awk -v of="$of" '{value["sum"] += $1; if (!n++ || $1 + 0 > value["max"]) value["max"] = $1 + 0; if (n == 1 || $1 + 0 < value["min"]) value["min"] = $1 + 0}
+        END {if (n) printf "%.17g\n", value[of]}'
   fi
 }
 agrees() { # HOW NUMERAL NUMBER; the numeral in its plain form

@@ -4,7 +4,7 @@
 # reproduce to the byte lies in the folder, what may differ (clocks, machine, fonts) in its may_differ/. Where
 # a file cannot be made on this processor, FILE.absent says so. A claim that cannot be made here is skipped with its
 # reason: those that need data of others, and 0009-mutants without the record that it takes (mutation_record.sh):
-# MUTANTS=FILE and MUTANTS_COMMIT=COMMIT in the environment.
+# MUTANTS=FILE and MUTANTS_COMMIT=COMMIT in the environment; so are those that take long, without LONG=1.
 set -euo pipefail
 shopt -s inherit_errexit
 [ $# -ge 2 ] || { echo "usage: $0 BUILD_DIR OUT [NAME...]" >&2; exit 2; }
@@ -26,8 +26,8 @@ run() {
   local file=$1
   shift
   local text= word
-  programs+=("${1#"$build"/}")
   for word in "$@"; do # before quoting: a folder's name may need quotes that BUILD does not
+    if [[ $word == "$build"/* && -f $word ]]; then programs+=("${word#"$build"/}"); fi
     word=${word//"$build"/BUILD} word=${word//"$scratch"/SCRATCH} word=${word//"$reference"/REFERENCE} word=${word//"$root/"/}
     text+=$(printf '%q ' "$word")
   done
@@ -249,6 +249,48 @@ END
   "$root/checks/evidence/mutation_record.sh" "$root" "$MUTANTS" "${MUTANTS_COMMIT:?the commit that $MUTANTS was made at}" "$here"
 }
 
+0010-models() {
+  readme <<'END'
+# The checkpoints that the claims are made with
+
+| file | what |
+|---|---|
+| `inputs.txt` | SHA-256 of every file of SCRATCH/model and SCRATCH/ids, of which the claims from 0001-forward on are made |
+| `tiny.txt`, `small.txt`, `medium.txt` | checkpoints of `lazylora make-model`: files, bytes, tensors |
+| `tiny.json`, `small.json`, `medium.json` | digests of their contents (`shards --write-digests`), against which `train --digests` holds a model |
+
+SCRATCH/model is `tiny` of seed 1, and SCRATCH/ids are four patterns of ids; `tiny()` of checks/evidence/make.sh makes both.
+END
+  local shape
+  for shape in tiny small medium; do
+    run $shape.txt "$lazylora" make-model "$scratch/$shape" --shape $shape --seed 1
+    run shards.txt "$lazylora" shards "$scratch/$shape" --write-digests "$scratch/$shape.json"
+    cp "$scratch/$shape.json" "$here/"
+  done
+  rm "$here/shards.txt"
+  diff -r "$scratch/tiny" "$model" || { echo "0010-models: SCRATCH/model is not what is said here" >&2; return 1; }
+  (cd "$scratch" && sha256sum -- model/* ids/*) >"$here/inputs.txt"
+}
+
+0011-witness() {
+  readme <<'END'
+# Fifty digits and certified bounds: who watches the oracle
+
+| file | what |
+|---|---|
+| `witness.txt` | loss of the tiny model and a derivative along all adapters, in double and in fifty digits |
+| `gradients.txt` | gradients of every op within running error bounds of dual numbers |
+| `rests_on_c_library.txt` | files whose last digits may come out otherwise with another C library |
+END
+  run witness.txt "$build/checks/check_model" '--gtest_filter=Witness.*'
+  run gradients.txt "$build/checks/check_ops" '--gtest_filter=CertifiedGradients.*'
+  without_times "$here/witness.txt"
+  without_times "$here/gradients.txt"
+  rests_on_c_library witness.txt gradients.txt
+}
+
+. "$root/checks/evidence/long_claims.sh"
+
 needs_reference=" 0002-forward-dumps 0008-reference-training "
 names=("$@")
 [ $# -gt 0 ] || mapfile -t names < <(declare -F | sed -n 's/^declare -f \([0-9]\{4\}-.*\)/\1/p')
@@ -261,6 +303,10 @@ for name in "${names[@]}"; do
   fi
   if [ "$name" = 0009-mutants ] && [ -z "${MUTANTS:-}" ]; then
     echo "skipped: $name: planting takes about an hour; \`checks/mutants.sh BUILD --out FILE\`, then MUTANTS=FILE MUTANTS_COMMIT=COMMIT"
+    continue
+  fi
+  if [ -n "${takes[$name]:-}" ] && [ -z "${LONG:-}" ]; then
+    echo "skipped: $name: takes ${takes[$name]}; LONG=1 makes it"
     continue
   fi
   here=$out/$name.tmp
