@@ -188,6 +188,7 @@ computes_nothing() { # WHAT TEXT COMMAND...: what cannot be judged is said befor
   verdict "and nothing was computed" $?
 }
 digest() { sha256sum <"$1" | cut -d' ' -f1; }
+odd_train=("${train[@]/#$out\/model/$out/odd_model}" --preregistration "$out/reg/0007-bound.json")
 for file in tiktoken.model config.json tokenizer_config.json; do
   rm -rf "$out/odd_model"
   cp -r "$out/model" "$out/odd_model"
@@ -196,7 +197,9 @@ for file in tiktoken.model config.json tokenizer_config.json; do
   else
     echo >>"$out/odd_model/$file"
   fi
-  computes_nothing "planted: another $file" "SHA-256 of its $file is $(digest "$out/odd_model/$file"), and $out/reg/0007-bound.json was registered with $(digest "$out/model/$file")" "${bound[@]}" --model "$out/odd_model"
+  why="SHA-256 of its $file is $(digest "$out/odd_model/$file"), and $out/reg/0007-bound.json was registered with $(digest "$out/model/$file")"
+  computes_nothing "planted: another $file" "$why" "${bound[@]}" --model "$out/odd_model"
+  computes_nothing "with which no run begins either" "$why" "${odd_train[@]}"
 done
 rm -rf "$out/odd_model"
 cp -r "$out/model" "$out/odd_model"
@@ -205,7 +208,9 @@ head -c 64 /dev/zero | dd of="$shard" bs=1 seek=$(($(stat -c %s "$shard") - 64))
 computes_nothing "planted: other weights behind the same headers" ", the manifest says " "${bound[@]}" --model "$out/odd_model" --digests "$out/digests.json"
 exits "which nothing else tells, as the report says" 0 "weights: content not verified" "${bound[@]}" --model "$out/odd_model"
 "$lazylora" shards "$out/odd_model" --write-digests "$out/odd_digests.json" >/dev/null
-computes_nothing "planted: their digests" "SHA-256 of its --digests is $(digest "$out/odd_digests.json"), and $out/reg/0007-bound.json was registered with $digests" "${bound[@]}" --model "$out/odd_model" --digests "$out/odd_digests.json"
+why="SHA-256 of its --digests is $(digest "$out/odd_digests.json"), and $out/reg/0007-bound.json was registered with $digests"
+computes_nothing "planted: their digests" "$why" "${bound[@]}" --model "$out/odd_model" --digests "$out/odd_digests.json"
+computes_nothing "with which no run begins either" "$why" "${odd_train[@]}" --digests "$out/odd_digests.json"
 # Of the first format, which fixed none of them: what was registered so stays what it is.
 mkdir "$out/first"
 sed -E 's/preregistration 2/preregistration 1/; /^ "(chunk|stride|bos|seed|resamples)": /d; /^ "model": /,/^ [}]/d' "$out/reg/0001-note.json" >"$out/first/0001-note.json"

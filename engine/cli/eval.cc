@@ -181,10 +181,9 @@ void run_eval(const EvalOptions& options) {
   const measure::EvalSettings settings =
       judge_registration(options, run ? &*run : nullptr, evaluation);
   const measure::RegisteredModel here =
-      model_of(open.model->config(), open.model->shards(), tokenizer, options.digests);
-  if (const auto& registered = evaluation.registration.registered;
-      registered && registered->settings) {
-    require_registered(here, registered->model, options.preregistration, model_folder);
+      model_of(open.model->config(), open.model->shards(), options.digests);
+  if (const auto& registered = evaluation.registration.registered) {
+    require_registered(here, *registered, options.preregistration, model_folder);
   }
   evaluation.chunks = chunks_of(settings, tokenizer);
   evaluation.seed = static_cast<std::uint64_t>(settings.seed);

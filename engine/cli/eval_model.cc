@@ -10,38 +10,41 @@
 namespace engine::cli {
 
 measure::RegisteredModel model_of(const model::Config& config, const store::ShardReader& shards,
-                                  const data::Tokenizer& tokenizer, const std::string& digests) {
+                                  const std::string& digests) {
+  const std::filesystem::path& folder = shards.folder();
   measure::RegisteredModel model{config.sha256,
                                  train::headers_digest(shards),
-                                 tokenizer.ranks_sha256(),
-                                 tokenizer.config_sha256(),
+                                 base::sha256_hex_of_file(folder / "tiktoken.model"),
+                                 base::sha256_hex_of_file(folder / "tokenizer_config.json"),
                                  {}};
   if (digests.empty()) return model;
   const auto skip = [](const store::ManifestRow&) {};
   const std::string of = store::read_manifest(digests, skip, skip);
   if (of != config.sha256) {
     throw base::Error("{}: is of a config.json of SHA-256 {}, that of {} has {}", digests, of,
-                      shards.folder().string(), config.sha256);
+                      folder.string(), config.sha256);
   }
   model.digests_sha256 = base::sha256_hex_of_file(digests);
   return model;
 }
 
 void require_registered(const measure::RegisteredModel& here,
-                        const measure::RegisteredModel& registered, const std::string& registration,
+                        const measure::Preregistration& registered, const std::string& registration,
                         const std::string& folder) {
-  const auto same = [&](const char* what, const std::string& now, const std::string& frozen) {
-    if (now == frozen) return;
+  if (!registered.settings) return;
+  const auto same = [&](const char* what, const std::string& now, const std::string& then) {
+    if (now == then) return;
     throw base::Error(
         "{}: SHA-256 of its {} is {}, and {} was registered with {}: nothing else is judged by it",
-        folder, what, now, registration, frozen);
+        folder, what, now, registration, then);
   };
-  same("config.json", here.config_sha256, registered.config_sha256);
-  same("shards' headers", here.headers_sha256, registered.headers_sha256);
-  same("tiktoken.model", here.tokenizer_sha256, registered.tokenizer_sha256);
-  same("tokenizer_config.json", here.tokenizer_config_sha256, registered.tokenizer_config_sha256);
-  if (here.digests_sha256.empty() || registered.digests_sha256.empty()) return;
-  same("--digests", here.digests_sha256, registered.digests_sha256);
+  const measure::RegisteredModel& frozen = registered.model;
+  same("config.json", here.config_sha256, frozen.config_sha256);
+  same("shards' headers", here.headers_sha256, frozen.headers_sha256);
+  same("tiktoken.model", here.tokenizer_sha256, frozen.tokenizer_sha256);
+  same("tokenizer_config.json", here.tokenizer_config_sha256, frozen.tokenizer_config_sha256);
+  if (here.digests_sha256.empty() || frozen.digests_sha256.empty()) return;
+  same("--digests", here.digests_sha256, frozen.digests_sha256);
 }
 
 std::string words_of_weights(const std::string& verified,

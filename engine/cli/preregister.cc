@@ -56,8 +56,8 @@ measure::RegisteredModel model_at(const PreregisterOptions& options) {
   const store::ShardReader shards(options.model, {.header_memory = header_memory(budget)});
   const model::Config config = model::load_config(options.model);
   store::throw_first_error(model::check_layout(config, shards));
-  return model_of(config, shards, data::Tokenizer(options.model, config.vocabulary),
-                  options.digests);
+  const data::Tokenizer whole(options.model, config.vocabulary);
+  return model_of(config, shards, options.digests);
 }
 
 // A number is one claim's, whatever slug stands behind it.

@@ -14,6 +14,7 @@
 #include "engine/base/parallel.h"
 #include "engine/base/sha256.h"
 #include "engine/cli/common.h"
+#include "engine/cli/eval_model.h"
 #include "engine/cli/progress.h"
 #include "engine/cli/stop_signals.h"
 #include "engine/cli/train_content.h"
@@ -190,7 +191,9 @@ train::Job job_of(const TrainArguments& given, const OpenModel& open,
   job.identity.config_sha256 = model.config().sha256;
   job.identity.headers_sha256 = train::headers_digest(model.shards());
   if (!given.preregistration.empty()) {
-    measure::read_preregistration(given.preregistration);  // refuses what is none
+    const auto registered = measure::read_preregistration(given.preregistration);
+    require_registered(model_of(model.config(), model.shards(), given.digests), registered,
+                       given.preregistration, given.model);
     job.identity.preregistration_sha256 = base::sha256_hex_of_file(given.preregistration);
   }
   job.start = start_of(given, std::move(arguments));
@@ -367,7 +370,8 @@ void add_train_command(CLI::App& app) {
       ->check(refuse_empty);
   command
       ->add_option("--preregistration", given->preregistration,
-                   "what this run is to answer (lazylora preregister); its digest is recorded")
+                   "what this run is to answer (lazylora preregister), of this model; its digest is "
+                   "recorded")
       ->check(refuse_empty);
   add_machine_options(*command, given->machine);
   add_pack_option(*command, given->machine);
