@@ -378,7 +378,7 @@ refuses "status of a finished run without its adapter" 1 "adapter.safetensors: i
 head -n 9 "$out/straight/log.jsonl" >"$out/denied/log.jsonl"
 refuses "and of one whose log is shorter than its checkpoint saw it" 1 "bytes, and the checkpoint was written behind byte" \
   "$lazylora" status "$out/denied" --json
-refuses "status of what is no run" 1 "is no run" "$lazylora" status "$out/model"
+refuses "status of what is no run" 1 "is no run" "$lazylora" status "$out"
 
 # A14: a shard that shrinks under a run stops it; the checkpoint it has is whole and goes on once the shard is back.
 cp -r "$out/model" "$out/shrinking"

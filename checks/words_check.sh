@@ -111,6 +111,25 @@ for command in "data show $out/set --model" "eval --set $out/set --model" "train
   verdict "and that of the set" $? "$(tail -n 1 "$out/stderr")"
 done
 
+# A folder of one kind where another is wanted is named as what it is.
+before=$(cat "$out"/set/* | sha256sum)
+for command in status watch "export --model $out/model --format peft --out $out/e1" "eval --ids $out/ids --run" "generate $out/model --prompt a --adapter" \
+  "forward --model $out/model --ids $out/ids --adapter" "train --model $out/model --ids $out/ids --steps 1 --out"; do
+  # shellcheck disable=SC2086
+  refuses "a set is no run: ${command%% *}" 1 "$out/set: is a data set, not a run: --data takes it" "$lazylora" $command "$out/set"
+done
+[ "$(cat "$out"/set/* | sha256sum)" = "$before" ] && [ "$(ls "$out/set" | wc -l)" -eq 3 ]
+verdict "and stays what it is" $?
+for command in "data show" "eval --model $out/model --set" "train --model $out/model --steps 1 --out $out/r3 --data" \
+  "preregister 0009-set --folder $out/r3 --model $out/model --question q --task set:a --metric loss --direction above --threshold 1 --units 4 --stopping-rule s --refuted-by r --expected e --data"; do
+  # shellcheck disable=SC2086
+  refuses "a run is no set: ${command%% *}" 1 "$out/r2: is a run, not a data set: \`lazylora status\` and --adapter take it" "$lazylora" $command "$out/r2"
+  # shellcheck disable=SC2086
+  refuses "nor is a model: ${command%% *}" 1 "$out/model: is a model, not a data set: --model takes it" "$lazylora" $command "$out/model"
+done
+[ ! -e "$out/r3" ]
+verdict "and nothing is written" $?
+
 # An adapter with a NaN.
 cp "$out/r2/adapter.safetensors" "$out/nan"
 printf '\0\0\xc0\x7f' | dd of="$out/nan" bs=1 seek=$(($(stat -c %s "$out/nan") - 4)) conv=notrunc 2>/dev/null

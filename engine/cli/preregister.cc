@@ -21,6 +21,7 @@
 #include "engine/model/checkpoint_layout.h"
 #include "engine/store/at_path.h"
 #include "engine/store/durable.h"
+#include "engine/store/folder_kind.h"
 #include "engine/store/shard_reader.h"
 
 namespace engine::cli {
@@ -47,6 +48,7 @@ void add_data(const std::string& data, std::vector<measure::RegisteredData>& reg
     return;
   }
   const bool folder = store::is_folder(path);
+  if (folder) store::require_kind(path, store::FolderKind::kDataSet);
   registered.push_back({(path.has_filename() ? path : path.parent_path()).filename().string(),
                         base::sha256_hex_of_file(folder ? path / "manifest.json" : path)});
 }

@@ -11,6 +11,7 @@
 #include "engine/data/strict_json.h"
 #include "engine/store/at_path.h"
 #include "engine/store/file_digest.h"
+#include "engine/store/folder_kind.h"
 
 namespace engine::data {
 
@@ -68,6 +69,7 @@ store::File open_sequences(const std::filesystem::path& folder) {
     throw Error("{}: is no folder, and a data set is one (`lazylora data build` makes it)",
                 folder.string());
   }
+  store::require_kind(folder, store::FolderKind::kDataSet);
   std::string missing;
   for (const char* name : {"manifest.json", "sequences.bin", "records.jsonl"}) {
     if (store::is_there(folder / name)) continue;

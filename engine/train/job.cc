@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/ops/kda.h"
 #include "engine/store/at_path.h"
+#include "engine/store/folder_kind.h"
 #include "engine/train/traces.h"
 
 namespace engine::train {
@@ -190,6 +191,7 @@ void require_place(const fs::path& run, bool resume) {
     throw base::Error("{}: no run to resume here; leave --resume away to begin one", run.string());
   }
   if (!there) return;
+  store::require_kind(run, store::FolderKind::kRun);
   if (!store::is_there(run / "manifest.json")) {
     throw base::Error(
         "{}: is there already and is no run: it has no manifest.json; name another --out",

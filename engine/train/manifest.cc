@@ -10,6 +10,7 @@
 #include "engine/base/sha256.h"
 #include "engine/store/at_path.h"
 #include "engine/store/durable.h"
+#include "engine/store/folder_kind.h"
 #include "engine/store/json_text.h"
 
 namespace engine::train {
@@ -173,6 +174,7 @@ std::vector<PastStart> read_starts(const fs::path& run) {
 }
 
 std::optional<Manifest> read_manifest(const fs::path& run) {
+  store::require_kind(run, store::FolderKind::kRun);
   const fs::path path = run / kManifest;
   if (!store::is_there(path)) return std::nullopt;
   const Json json = read(path);

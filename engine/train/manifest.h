@@ -69,7 +69,8 @@ void begin_anew(const std::filesystem::path& run, const Manifest& manifest,
 // Adds a start that goes on behind `step`.
 void add_start(const std::filesystem::path& run, const Start& start, std::int64_t step);
 // Nothing if RUN/manifest.json is not there.
-// Errors    Error naming file and field; Error if the run id is not that of the settings and digests beside it
+// Errors    Error naming file and field; Error if the run id is not that of the settings and digests beside it, or
+//           RUN is a folder of another kind (require_kind)
 std::optional<Manifest> read_manifest(const std::filesystem::path& run);
 
 // A start as the manifest has it.

@@ -5,6 +5,7 @@
 #include "engine/base/error.h"
 #include "engine/base/sha256.h"
 #include "engine/store/at_path.h"
+#include "engine/store/folder_kind.h"
 
 namespace engine::train {
 namespace {
@@ -38,6 +39,7 @@ void require_of(const fs::path& run, const Manifest& manifest, const Snapshot& s
 fs::path adapter_file(const fs::path& path) {
   if (!store::is_folder(path)) return path;
   if (store::is_there(path / kAdapter)) return path / kAdapter;
+  store::require_kind(path, store::FolderKind::kRun);
   if (!store::is_there(path / kManifest)) {
     throw base::Error("{}: holds no {}, and is no run", path.string(), kAdapter);
   }
