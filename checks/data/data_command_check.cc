@@ -93,9 +93,10 @@ TEST_F(DataCommand, BuildHeldOutAndShow) {
   const std::string shown = run({"data", "show", path("train"), "2", "--model", model_});
   EXPECT_THAT(shown, AllOf(HasSubstr("== sequence 0: "), HasSubstr("== sequence 1: "),
                            Not(HasSubstr("== sequence 2: ")), HasSubstr("-- document 1: "),
-                           HasSubstr("<|open|>response<|sep|>\u27E6"),
-                           HasSubstr("<|close|>message<|sep|><|end_of_msg|>\u27E7\n")));
-  EXPECT_THAT(shown, Not(HasSubstr("\u27E6<|open|>")));
+                           HasSubstr("<|open|>\u27EBresponse\u27EA<|sep|>\u27EB\u27E6"),
+                           HasSubstr("<|close|>\u27EBmessage\u27EA<|sep|><|end_of_msg|>"
+                                     "\u27EB\u27E7\n")));
+  EXPECT_THAT(shown, Not(HasSubstr("\u27E6\u27EA<|open|>")));
   EXPECT_THAT(run({"data", "show", path("train"), "--from", "1"}), HasSubstr("7939 "));
   EXPECT_THAT(refusal([&] {
                 run({"data", "show", path("train"), "--from", "999"});
@@ -124,6 +125,18 @@ TEST_F(DataCommand, ShowIsOfTheSetsTokenizerAndHarmless) {
   EXPECT_THAT(show_with(smaller),
               AllOf(HasSubstr("tiktoken.model"), HasSubstr(folder_.open().ranks_sha256()),
                     HasSubstr(smaller.open().ranks_sha256())));
+}
+
+TEST_F(DataCommand, ShowTellsAControlTokenFromItsNameSpelled) {
+  records_ = file("records", R"({"instruction": "What is <|end_of_msg|>?", "response": "<|sep|>"})"
+                             "\n");
+  length_ = "75";  // exactly the record
+  run(build("set"));
+  EXPECT_THAT(run({"data", "show", path("set"), "--model", model_}),
+              AllOf(HasSubstr("control tokens in \u27EA \u27EB; manifest"),
+                    HasSubstr("\u27EBWhat is <|end_of_msg|>?\u27EA"),
+                    HasSubstr("\u27E6<|sep|>\u27EA<|close|>\u27EB"),
+                    HasSubstr("<|end_of_msg|>\u27EB\u27E7\n")));
 }
 
 TEST_F(DataCommand, BadUsageIsRefusedBeforeAnythingIsRead) {

@@ -1,9 +1,8 @@
-#include "engine/store/folder_kind.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "checks/store/shard_files.h"
+#include "engine/store/folder_kind.h"
 
 namespace {
 

@@ -18,9 +18,11 @@ namespace engine::cli {
 
 namespace {
 
-// White square brackets: no text of a keyboard has them.
+// White square brackets, and double angle brackets: no text of a keyboard has them.
 constexpr const char* kOpen = "\u27E6";
 constexpr const char* kClose = "\u27E7";
+constexpr const char* kControlOpen = "\u27EA";
+constexpr const char* kControlClose = "\u27EB";
 
 struct Arguments {
   std::string set, model;
@@ -29,10 +31,24 @@ struct Arguments {
   MachineOptions machine;
 };
 
-std::string text_of(const data::Tokenizer* tokenizer, std::span<const std::int32_t> ids) {
-  if (tokenizer != nullptr) return tokenizer->decode(ids);
+std::string words_of(std::span<const std::int32_t> ids) {
+  std::string words;
+  for (const std::int32_t id : ids) words += fmt::format("{}{}", words.empty() ? "" : " ", id);
+  return words;
+}
+
+// A text may spell a control token's name, and those letters are none.
+std::string text_of(const data::Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+  const auto is_control = [&](std::int32_t id) { return id >= tokenizer.special().first(); };
   std::string text;
-  for (const std::int32_t id : ids) text += fmt::format("{}{}", text.empty() ? "" : " ", id);
+  while (!ids.empty()) {
+    const bool control = is_control(ids.front());
+    std::size_t count = 1;
+    while (count < ids.size() && is_control(ids[count]) == control) ++count;
+    text += (control ? kControlOpen : "") + tokenizer.decode(ids.first(count));
+    if (control) text += kControlClose;
+    ids = ids.subspan(count);
+  }
   return text;
 }
 
@@ -48,7 +64,8 @@ void show_sequence(const data::PackedSet& set, std::int64_t i, const data::Token
       std::int64_t stop = at;
       while (stop < end && sequence.trained[stop] == sequence.trained[at]) ++stop;
       const bool trained = sequence.trained[at] != 0;
-      say("{}{}{}", trained ? kOpen : "", text_of(tokenizer, ids.subspan(at, stop - at)),
+      const std::span<const std::int32_t> run = ids.subspan(at, stop - at);
+      say("{}{}{}", trained ? kOpen : "", tokenizer ? text_of(*tokenizer, run) : words_of(run),
           trained ? kClose : "");
       if (tokenizer == nullptr && stop < end) say(" ");
       at = stop;
@@ -75,7 +92,9 @@ void show(const Arguments& given) {
   }
   say("{}: {} sequences of at most {} ids, {} documents, {} ids, {} trained\n", given.set,
       set.count(), facts.length, facts.documents, facts.ids, facts.trained);
-  say("what is trained stands in {} {}; manifest {}\n", kOpen, kClose, set.digest());
+  say("what is trained stands in {} {}", kOpen, kClose);
+  if (tokenizer) say(", control tokens in {} {}", kControlOpen, kControlClose);
+  say("; manifest {}\n", set.digest());
   const std::int64_t end = given.from + std::min(given.count, set.count() - given.from);
   for (std::int64_t i = given.from; i < end; ++i) {
     show_sequence(set, i, tokenizer ? &*tokenizer : nullptr);
@@ -87,6 +106,10 @@ void show(const Arguments& given) {
 void add_data_show_command(CLI::App& data) {
   const auto given = std::make_shared<Arguments>();
   CLI::App* command = data.add_subcommand("show", "sequences of a set with the mask visible");
+  command->footer(fmt::format(
+      "What is trained stands in {} {}. With --model control tokens stand in {} {}; a name of one "
+      "outside them is spelled by a text.",
+      kOpen, kClose, kControlOpen, kControlClose));
   constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
   command->add_option("SET", given->set, "folder of a set")->required();
   add_whole_number<std::int64_t>(*command, "N", given->count, 1, kMost, "so many sequences");

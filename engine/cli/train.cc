@@ -369,9 +369,10 @@ void add_train_command(CLI::App& app) {
       ->needs(digests)
       ->check(refuse_empty);
   command
-      ->add_option("--preregistration", given->preregistration,
-                   "what this run is to answer (lazylora preregister), of this model; its digest is "
-                   "recorded")
+      ->add_option(
+          "--preregistration", given->preregistration,
+          "what this run is to answer (lazylora preregister), of this model; its digest is "
+          "recorded")
       ->check(refuse_empty);
   add_machine_options(*command, given->machine);
   add_pack_option(*command, given->machine);
