@@ -259,6 +259,8 @@ verdict "two traces into one folder" $?
 pair "$out/peft2" "$lazylora" export "$out/run" --model "$out/model" --format peft --out "$out/peft2" &&
   "$lazylora" export "$out/run" --model "$out/model" --verify "$out/peft2" >/dev/null 2>&1
 verdict "two exports into one folder" $?
+"$lazylora" import "$out/peft2" --model "$out/model" --out "$out/a/b/adapter" >"$out/stdout" 2>"$out/stderr" && cmp -s "$out/run/adapter.safetensors" "$out/a/b/adapter"
+verdict "an import makes the folders above its file" $? "$(cat "$out/stderr")"
 
 # A file that cannot grow (bash counts in KiB) is an error with its name, not a death by SIGXFSZ.
 (ulimit -f 60 && exec "${train[@]}" "$out/limit" --steps 2) >"$out/stdout" 2>"$out/stderr"

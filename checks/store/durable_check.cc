@@ -125,10 +125,12 @@ TEST(DurableFile, DiskThatFillsUpDuringAWrite) {
   EXPECT_THAT(names_in(scratch.path()), IsEmpty());
 }
 
-TEST(DurableFile, PlaceThatDoesNotExist) {
+TEST(DurableFile, MakesTheFoldersAboveIt) {
   const ScratchFolder scratch;
-  EXPECT_THAT(error_of([&] { write_file_durably(scratch / "no/state", "new"); }),
-              HasSubstr("cannot be opened for writing"));
+  write_file_durably(scratch / "a/b/state", "new");
+  EXPECT_EQ(read_bytes(scratch / "a/b/state"), "new");
+  EXPECT_EQ(error_of([&] { write_file_durably(scratch / "a/b/state/below", "new"); }),
+            (scratch / "a/b/state").string() + ": cannot be created: Not a directory");
 }
 
 TEST(TemporaryFolder, AppearsCompleteOrNotAtAll) {

@@ -77,8 +77,15 @@ int claim(const std::filesystem::path& temporary, int flags) {
   }
 }
 
+void create_folder(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed) throw Error("{}: cannot be created: {}", folder.string(), failed.message());
+}
+
 // An empty file that is ours alone.
 int claim_file(const std::filesystem::path& temporary) {
+  create_folder(temporary.parent_path());
   // Not O_TRUNC: that would empty the file of a writer who is at work.
   const int descriptor = claim(temporary, O_RDWR | O_CREAT);
   // What is no regular file holds nothing.
@@ -90,10 +97,9 @@ int claim_file(const std::filesystem::path& temporary) {
 
 // An empty folder that is ours alone.
 int claim_folder(const std::filesystem::path& folder) {
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed) throw Error("{}: cannot be created: {}", folder.string(), failed.message());
+  create_folder(folder);
   const int descriptor = claim(folder, O_RDONLY | O_DIRECTORY);
+  std::error_code failed;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failed)) {
     if (!failed) std::filesystem::remove_all(entry.path(), failed);
   }

@@ -20,7 +20,7 @@ void require_unused(const std::filesystem::path& out);
 // A file that appears under its final name when it is complete.
 class DurableFile {
  public:
-  // Creates PATH.lazylora-tmp or empties it.
+  // Creates PATH.lazylora-tmp (and the folders above it), or empties it.
   // Errors    Error naming the path and the system's reason, or that it has a writer
   explicit DurableFile(const std::filesystem::path& path);
   // Removes PATH.lazylora-tmp unless commit() was called.
