@@ -261,6 +261,11 @@ pair "$out/peft2" "$lazylora" export "$out/run" --model "$out/model" --format pe
 verdict "two exports into one folder" $?
 "$lazylora" import "$out/peft2" --model "$out/model" --out "$out/a/b/adapter" >"$out/stdout" 2>"$out/stderr" && cmp -s "$out/run/adapter.safetensors" "$out/a/b/adapter"
 verdict "an import makes the folders above its file" $? "$(cat "$out/stderr")"
+for native in "$out/run" "$out/run/checkpoints/step_00002" "$out/run/adapter.safetensors" "$out/a/b/adapter"; do
+  refuses "a native adapter needs no import" 1 "$native" "$lazylora" import "$native" --model "$out/model" --out "$out/e1"
+  grep -q ": is a native adapter, which needs no import: --adapter takes it" "$out/stderr"
+  verdict "and that is said" $? "$(cat "$out/stderr")"
+done
 
 # A file that cannot grow (bash counts in KiB) is an error with its name, not a death by SIGXFSZ.
 (ulimit -f 60 && exec "${train[@]}" "$out/limit" --steps 2) >"$out/stdout" 2>"$out/stderr"

@@ -75,9 +75,14 @@ void require_shape(const std::string& file, const FoundTensor& tensor,
 }
 
 Exported open_exported(const fs::path& folder, const Base& base) {
-  if (store::is_file(folder)) return open_gguf(folder, base);
   if (store::is_there(folder / "adapter.gguf")) return open_gguf(folder / "adapter.gguf", base);
   if (store::is_there(folder / "adapter_config.json")) return open_peft(folder, base);
+  const fs::path native = store::is_file(folder) ? folder : folder / "adapter.safetensors";
+  if (store::is_file(native) && is_native_adapter(native)) {
+    throw Error("{}: is a native adapter, which needs no import: --adapter takes it",
+                native.string());
+  }
+  if (store::is_file(folder)) return open_gguf(folder, base);
   throw Error("{}: holds neither adapter_config.json nor adapter.gguf", folder.string());
 }
 

@@ -57,7 +57,7 @@ struct Base {
 //           that is not the module's; more than one rank or dtype; a config that asks for what this
 //           program does not do (rslora, dora, patterns of ranks, a bias, ...) or that still claims
 //           a quantization; an entry of target_modules that matches no module, or one without an
-//           adapter, or an adapter whose module no entry matches
+//           adapter, or an adapter whose module no entry matches; a native adapter
 Exported open_exported(const std::filesystem::path& folder, const Base& base);
 
 // The values of every part in turn, widened, in pieces of bounded size: `values` are those from

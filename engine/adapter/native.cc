@@ -173,6 +173,13 @@ void require_finite(const std::string& file, const std::string& tensor, std::int
               first + (wrong - values.begin()), *wrong);
 }
 
+bool is_native_adapter(const std::filesystem::path& path) {
+  const store::File file(path);
+  std::vector<store::Finding> findings;
+  store::read_header(file, findings);
+  return findings.empty() && metadata_of(file).contains("r");
+}
+
 NativeAdapter read_native_adapter(const std::filesystem::path& path) {
   const store::File file(path);
   const std::string where = path.string();

@@ -47,6 +47,9 @@ struct NativeAdapter : NativeMetadata {
   const NativeTensor* find(std::string_view name) const;
 };
 
+// Whether a file is one by its header: safetensors that say their rank, which other programs' say elsewhere.
+bool is_native_adapter(const std::filesystem::path& path);
+
 // Errors    Error naming file, tensor and element if one of these values, the tensor's from element
 //           `first` on, is no number or infinite
 void require_finite(const std::string& file, const std::string& tensor, std::int64_t first,
