@@ -106,7 +106,10 @@ verdict "with more it is" $?
 # disk
 refuses "disk --bytes 0 is bad usage" 2 "--bytes 0: is 0 bytes, and less than a block of 17547264 is not read" \
   "$lazylora" disk "$out" --bytes 0
-exits "and what is read is what is said" 0 ": 35.1 MB, 2 whole blocks of 17547264 bytes" "$lazylora" disk "$out" --bytes 40MB
+refuses "disk of what is not there names it" 1 "$out/nowhere" "$lazylora" disk "$out/nowhere"
+[ ! -s "$out/stdout" ]
+verdict "and prints nothing else" $? "$(cat "$out/stdout")"
+exits "what is read is what is said" 0 ": 35.1 MB, 2 whole blocks of 17547264 bytes" "$lazylora" disk "$out" --bytes 40MB
 
 # Names that are no UTF-8
 odd=$out/q$'\xff'

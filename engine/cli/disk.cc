@@ -25,7 +25,10 @@ struct DiskOptions {
   MachineOptions machine;
 };
 
-void print_text(const store::DiskProbe& probe, const std::vector<std::string>& warnings) {
+void print_text(const DiskOptions& options, std::uint64_t blocks, const store::DiskProbe& probe,
+                const std::vector<std::string>& warnings) {
+  say("{}: {}, {} whole blocks of {} bytes, an expert of the released model\n", options.folder,
+      base::format_bytes(blocks * kExpertBytes), blocks, kExpertBytes);
   for (const store::ProbedReads& reads : probe.reads) {
     const std::string how =
         fmt::format("{}, {} in flight", reads.direct ? "direct" : "buffered", reads.in_flight);
@@ -70,17 +73,13 @@ void run(const DiskOptions& options) {
     throw base::Error("--bytes {}: is {} bytes, and less than a block of {} is not read",
                       options.bytes, bytes, kExpertBytes);
   });
-  const std::uint64_t bytes = blocks * kExpertBytes;
   base::RamBudget budget(ram_bytes(options.machine));
   reserve_process(budget);
-  if (!options.json) {
-    say("{}: {}, {} whole blocks of {} bytes, an expert of the released model\n", options.folder,
-        base::format_bytes(bytes), blocks, kExpertBytes);
-  }
   const store::DiskProbe probe =
-      store::probe_disk(options.folder, bytes, kExpertBytes, kInFlight, budget);
+      store::probe_disk(options.folder, blocks * kExpertBytes, kExpertBytes, kInFlight, budget);
   const std::vector<std::string> warnings = store::doubts(probe);
-  options.json ? print_json(options, probe, warnings) : print_text(probe, warnings);
+  options.json ? print_json(options, probe, warnings)
+               : print_text(options, blocks, probe, warnings);
 }
 
 }  // namespace
