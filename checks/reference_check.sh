@@ -28,6 +28,11 @@ done
 [ -z "$missing" ]
 verdict "every option of every command is in all of them" $?
 
+# An option that may be given as the first word as well.
+[ "$("$lazylora" generate --help | grep -c 'REQUIRED')" -eq 2 ] && [ "$("$lazylora" generate --help | grep -cE '^  (MODEL|--model) TEXT \(MODEL or --model REQUIRED\)')" -eq 2 ] &&
+  grep -qF 'checkpoint folder (or as first word) (required)' "$out/man"
+verdict "of MODEL and --model one is required, all say" $?
+
 completes() { # WHAT WANTED WORDS...: the last word is being typed
   local what=$1 wanted=$2
   shift 2

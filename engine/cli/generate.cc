@@ -299,7 +299,10 @@ void add_generate_command(CLI::App& app) {
   CLI::App& command = *app.add_subcommand("generate",
                                           "continue a prompt token by token; the answer on "
                                           "standard output, its cost on standard error");
-  command.add_option("--model,MODEL", options->model, "checkpoint folder")->required();
+  // One option of two names, each of which --help lists.
+  command.add_option("--model,MODEL", options->model, "checkpoint folder")
+      ->required()
+      ->option_text("TEXT (MODEL or --model REQUIRED)");
   CLI::App& prompt = *command.add_option_group("prompt", "one of these");
   prompt.add_option("--prompt", options->prompt, "text")->check(refuse_empty);
   prompt.add_option("--prompt-file", options->prompt_file, "file of UTF-8 text")
