@@ -8,17 +8,10 @@
 #include "engine/base/sha256.h"
 #include "engine/train/run_adapter.h"
 
+namespace checks {
 namespace {
 
 namespace fs = std::filesystem;
-using checks::dies_in;
-using checks::Killed;
-using checks::read_bytes;
-using checks::run_toy;
-using checks::ScratchFolder;
-using checks::toy_job;
-using checks::why_refused;
-using checks::write_bytes;
 using engine::train::adapter_file;
 using engine::train::require_logged;
 using engine::train::require_logged_run;
@@ -113,10 +106,10 @@ TEST(RunAdapter, AnEditedManifestIsOfAnotherRun) {
 TEST(RunAdapter, PlantedFaultsOfAFinishedRun) {
   const ScratchFolder folder;
   const fs::path run = folder / "run", log = run / "log.jsonl";
-  checks::write_set(folder / "held", {checks::toy_sequences()[0]}, 9);
+  write_set(folder / "held", {toy_sequences()[0]}, 9);
   engine::train::Job job = toy_job(run);
   job.settings.eval_every = 2;
-  job.held_out = checks::open_toy_set(folder / "held");
+  job.held_out = open_toy_set(folder / "held");
   job.identity.preregistration_sha256 = std::string(64, 'f');
   run_toy(job);
   const auto manifest = *engine::train::read_manifest(run);
@@ -182,3 +175,4 @@ TEST(RunAdapter, PlantedFaults) {
 }
 
 }  // namespace
+}  // namespace checks

@@ -8,17 +8,10 @@
 #include "checks/train/toy_set.h"
 #include "engine/train/timings.h"
 
+namespace checks {
 namespace {
 
 namespace fs = std::filesystem;
-using checks::dies_in;
-using checks::Killed;
-using checks::read_bytes;
-using checks::run_toy;
-using checks::ScratchFolder;
-using checks::toy_job;
-using checks::why_refused;
-using checks::write_bytes;
 using engine::train::Timings;
 using testing::HasSubstr;
 
@@ -41,11 +34,11 @@ std::int64_t first_start(const fs::path& run) {
 // Seven steps, the last line of the log being that of an evaluation, behind every checkpoint.
 engine::train::Job evaluated_job(const ScratchFolder& folder, const fs::path& run) {
   if (!fs::exists(folder / "held")) {
-    checks::write_set(folder / "held", {checks::toy_sequences()[0]}, 9);
+    write_set(folder / "held", {toy_sequences()[0]}, 9);
   }
   engine::train::Job job = toy_job(run);
   job.settings.eval_every = 2;
-  job.held_out = checks::open_toy_set(folder / "held");
+  job.held_out = open_toy_set(folder / "held");
   return job;
 }
 
@@ -59,7 +52,7 @@ TEST(Timings, HoldTheLogOfEveryRunHoweverItCameAbout) {
     engine::train::Job again = evaluated_job(folder, run);
     again.resume = true;
     int asked = 0;
-    run_toy(again, checks::toy_functions(), {}, [&] { return ++asked == 3; });
+    run_toy(again, toy_functions(), {}, [&] { return ++asked == 3; });
     run_toy(again);
     ASSERT_TRUE(held(run)) << n;
     EXPECT_LE(first_start(run), *held(run)) << n;
@@ -117,3 +110,4 @@ TEST(Timings, PlantedFaults) {
 }
 
 }  // namespace
+}  // namespace checks
