@@ -29,12 +29,47 @@ refuses "a pack that is stopped says so" 1 "$out/pack: stopped by a signal; what
 verdict "in one line, and leaves nothing" $? "$(cat "$out/stderr"; ls "$out")"
 "${pack[@]}" >/dev/null 2>&1
 rm -f "$out/pack/verified"
-refuses "so does its comparison" 1 "$out/pack: stopped by a signal; nothing is noted in it" \
-  faulty "pread-direct:5:term,pread:5:term" "$out/pack/pack.safetensors" "${pack[@]}" --verify
-[ ! -e "$out/pack/verified" ]
-verdict "and notes nothing" $?
+faulty "pread-direct:5:term,pread:5:term" "$out/pack/pack.safetensors" "${pack[@]}" --verify >"$out/stdout" 2>&1
+[ $? -eq 143 ] && [ ! -e "$out/pack/verified" ]
+verdict "its comparison, which writes nothing, ends at once and notes nothing" $?
 "${pack[@]}" --verify >/dev/null 2>&1
 verdict "the next one goes through" $?
+
+# Whatever else is stopped while it writes, or while it computes what it will write
+"${train[@]}" "$out/trained" >/dev/null 2>&1 && "$lazylora" export "$out/trained" --model "$out/model" --format peft --probe-tokens 0 --out "$out/exported" >/dev/null 2>&1 &&
+  "$lazylora" trace --model "$out/model" --ids "$out/ids" --out "$out/traced" >/dev/null 2>&1 || exit 1
+examples=$(dirname "$0")/../docs/examples
+printf '{"file": "%s", "date": "2030-01-01", "revision": "1", "source": "here"}\n' "$(realpath "$examples/slice.txt")" >"$out/list"
+records=(--model "$out/model" --records "$examples/instructions.jsonl" --length 192 --too-long drop)
+"$lazylora" data build "${records[@]}" --count 6 --out "$out/set" >/dev/null 2>&1 || exit 1
+stopped() { # RULES UNDER COMMAND...: UNDER a file of the model, or empty for what the command writes, $to
+  refuses "$4 that is stopped at $1 says so" 1 "$to: stopped by a signal; what was written is removed" faulty "$1" "${2:-$to.lazylora-tmp}" "${@:3}"
+  [ ! -e "$to" ] && [ ! -e "$to.lazylora-tmp" ]
+  verdict "and leaves nothing" $? "$(ls -d "$to"*)"
+}
+to=$out/stopped
+stopped write:20:term "" "$lazylora" make-model "$to"
+stopped write:1:term "" "$lazylora" data build "${records[@]}" --out "$to"
+stopped write:1:term "" "$lazylora" data held-out "${records[@]}" --not-in "$out/set" --out "$to"
+stopped write:1:term "" "$lazylora" data corpus --list "$out/list" --after 2029-12-31 --out "$to"
+stopped write:1:term "" "$lazylora" export "$out/trained" --model "$out/model" --format peft --out "$to"
+stopped write:1:term "" "$lazylora" import "$out/exported" --model "$out/model" --out "$to"
+stopped write:1:term "" "$lazylora" trace --model "$out/model" --ids "$out/ids" --out "$to"
+stopped write:1:term "" "$lazylora" trace export "$out/traced" "$to"
+stopped write:1:term "" "$lazylora" analyze "$out/traced" --out "$to"
+stopped write:1:term "" "$lazylora" shards "$out/model" --write-digests "$to"
+stopped write:1:term "" "$lazylora" forward --model "$out/model" --ids "$out/ids" --dump "$to"
+to=$out/stopped.h5
+stopped pwrite:1:term "" "$lazylora" forward --model "$out/model" --ids "$out/ids" --dump "$to"
+to=$out/stopped
+stopped write:1:term "" "$lazylora" eval --model "$out/model" --ids "$out/ids" --out "$to"
+stopped pread:300:term "$out/model" "$lazylora" trace --model "$out/model" --ids "$out/ids" --out "$to"
+stopped pread:300:term "$out/model" "$lazylora" export "$out/trained" --model "$out/model" --format peft --out "$to"
+stopped pread:300:term "$out/model" "$lazylora" eval --model "$out/model" --ids "$out/ids" --out "$to"
+stopped pread:1800:term "$out/model" "$lazylora" shards "$out/model" --write-digests "$to"
+faulty pread:1:term "$out/model" "$lazylora" trace --model "$out/model" --ids "$out/ids" --out "$to" >"$out/stdout" 2>&1
+[ $? -eq 143 ] && [ ! -e "$to" ] && [ ! -e "$to.lazylora-tmp" ]
+verdict "before there is anything to remove a signal ends it at once" $?
 
 # One folder, two names
 ln -s "$out/pack" "$out/link"

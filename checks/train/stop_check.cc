@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "engine/base/error.h"
 #include "engine/base/parallel.h"
 #include "engine/cli/stop_signals.h"
+#include "engine/store/durable.h"
 #include "engine/train/evaluation.h"
 
 namespace {
@@ -230,6 +233,48 @@ TEST(StopSignals, TheFirstIsAWishTheSecondAnEnd) {
     ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
     EXPECT_EQ(WTERMSIG(status), second);
   }
+}
+
+// Of every other command: what is unfinished is removed, and where nothing is, nobody waits.
+TEST(StopSignals, AWishRemovesWhatIsUnfinishedAndNothingElseWaits) {
+  const ScratchFolder folder;
+  const auto exit_of = [](const std::function<int()>& run) {
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGINT, SIG_DFL);
+      engine::cli::hear_signals();
+      _exit(run());
+    }
+    int status = 0;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+  };
+  const auto stopped = [&](const char* name, bool committed, int signals) {
+    return exit_of([&] {
+      engine::store::TemporaryFolder out(folder / name);
+      if (committed) out.commit();
+      for (int i = 0; i < signals; ++i) raise(SIGINT);
+      try {
+        engine::store::write_file_durably(out.path() / "file", std::string_view("text"));
+      } catch (const Error& error) {
+        return error.what() == (folder / name).string() +
+                                   ": stopped by a signal; what was written is removed"
+                   ? 1
+                   : 2;
+      }
+      return 0;
+    });
+  };
+  EXPECT_EQ(exit_of([] { return raise(SIGTERM); }), 128 + SIGTERM);
+  EXPECT_EQ(stopped("none", false, 0), 0);
+  EXPECT_EQ(stopped("one", false, 1), 1);
+  EXPECT_EQ(stopped("two", false, 2), 128 + SIGINT);
+  EXPECT_EQ(stopped("there", true, 1), 128 + SIGINT);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator(folder.path())) {
+    left.push_back(entry.path().filename());
+  }
+  EXPECT_THAT(left, testing::UnorderedElementsAre("there", "two.lazylora-tmp"));
 }
 
 // Ways to stop that lose or repeat something; each must show.

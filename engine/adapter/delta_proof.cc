@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/base/error.h"
+#include "engine/store/unfinished.h"
 
 namespace engine::adapter {
 namespace {
@@ -93,6 +94,7 @@ DeltaProof prove_delta(const Exported& exported, const NativeAdapter& native,
 
   DeltaProof proof;
   for (const Module& module : modules) {
+    store::stop_if_wished();
     const auto a = matrices.find(module.native('A')), b = matrices.find(module.native('B'));
     if (a == matrices.end()) continue;  // not a target of this adapter
     assert(b != matrices.end());
@@ -111,6 +113,7 @@ DeltaProof prove_delta(const Exported& exported, const NativeAdapter& native,
   }
 
   read_values(exported, [&](const Part& part, std::int64_t first, std::span<const float> values) {
+    store::stop_if_wished();
     const std::string name = modules[part.module].native(part.matrix);
     const std::span<const float> matrix = matrices.at(name);
     auto value = values.begin();

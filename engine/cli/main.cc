@@ -30,6 +30,7 @@
 #include "engine/cli/reference.h"
 #include "engine/cli/shards.h"
 #include "engine/cli/status.h"
+#include "engine/cli/stop_signals.h"
 #include "engine/cli/tokenize.h"
 #include "engine/cli/trace.h"
 #include "engine/cli/train.h"
@@ -72,6 +73,7 @@ int main(int argc, char** argv) {
   occupy_standard_streams();
   // A file that may not grow is then an error like any other, with its name, instead of a death.
   std::signal(SIGXFSZ, SIG_IGN);
+  engine::cli::hear_signals();
   CLI::App app("LazyLoRA: train LoRA adapters for a Kimi K3 checkpoint by streaming it from disk");
   app.set_version_flag("--version", LAZYLORA_VERSION);
   app.footer(engine::cli::kExitCodes);

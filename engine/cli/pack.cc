@@ -12,7 +12,6 @@
 #include "engine/cli/common.h"
 #include "engine/cli/growth.h"
 #include "engine/cli/pass_progress.h"
-#include "engine/cli/stop_signals.h"
 #include "engine/model/pack_order.h"
 #include "engine/store/durable.h"
 #include "engine/store/pack.h"
@@ -83,14 +82,7 @@ void run(const PackOptions& options) {
   const std::uint64_t bytes = store::packed_bytes(runs);
   // Both passes.
   PassProgress progress(2 * bytes);
-  // Between two pieces, so that what was written is removed as behind any other error.
-  const StopSignals signals("");
-  const auto count = [&](std::uint64_t more) {
-    progress.add(more);
-    if (!StopSignals::asked()) return;
-    throw base::Error("{}: stopped by a signal; {}", options.out,
-                      options.verify ? "nothing is noted in it" : "what was written is removed");
-  };
+  const auto count = [&](std::uint64_t more) { progress.add(more); };
   // What was just written is to come from the disk, not from the page cache.
   const store::ReadSettings direct{.direct = store::DirectReads::kAlways,
                                    .header_memory = header_memory(*open.budget)};

@@ -5,6 +5,8 @@
 
 #include <atomic>
 
+#include "engine/store/unfinished.h"
+
 namespace engine::cli {
 namespace {
 
@@ -24,7 +26,12 @@ void set(void (*handler)(int)) {
   }
 }
 
-// Only what a signal handler may do.
+// Only what a signal handler may do, here and below.
+void wish_or_end(int signal) {
+  set(SIG_DFL);
+  if (!store::wish_to_stop()) ::raise(signal);
+}
+
 void hear(int) {
   heard = true;
   set(SIG_DFL);
@@ -33,13 +40,15 @@ void hear(int) {
 
 }  // namespace
 
+void hear_signals() { set(wish_or_end); }
+
 StopSignals::StopSignals(std::string_view when_heard) {
   heard = false;
   line = when_heard;
   set(hear);
 }
 
-StopSignals::~StopSignals() { set(SIG_DFL); }
+StopSignals::~StopSignals() { hear_signals(); }
 
 bool StopSignals::asked() { return heard; }
 

@@ -100,6 +100,7 @@ std::string read_listed(const fs::path& path, CorpusText& text, base::Charge& he
 // Synced with its folder. A DurableFile would take NAME.lazylora-tmp for its own, and another text may have
 // that name.
 void write_new(const fs::path& path, const std::string& bytes) {
+  store::stop_if_wished();
   std::FILE* file = std::fopen(path.c_str(), "wbx");
   bool whole = file != nullptr && std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
   if (file != nullptr && std::fclose(file) != 0) whole = false;

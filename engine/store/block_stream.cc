@@ -5,6 +5,8 @@
 #include <cassert>
 #include <utility>
 
+#include "engine/store/unfinished.h"
+
 namespace engine::store {
 
 BlockStream::BlockStream(ReadQueue& queue, std::vector<std::span<std::byte>> slots,
@@ -146,6 +148,7 @@ void BlockStream::end_use() {
 
 BlockStream::Block BlockStream::next(std::uint32_t key) {
   assert(position_ < uses_.size() && uses_[position_].key == key);
+  stop_if_wished();
   end_use();
   // Nothing is needed before this use, so that there is a slot for it.
   if (requested_ == position_) {

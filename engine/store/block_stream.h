@@ -43,7 +43,7 @@ class BlockStream {
   };
   // The next block in the order of want(); it stays until the next call. `key` is what the caller
   // believes it to be.
-  // Errors    those of reading it
+  // Errors    those of reading it; that of stop_if_wished
   Block next(std::uint32_t key);
 
   // Bytes of the ranges of blocks that were used without being read again.

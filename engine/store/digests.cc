@@ -36,6 +36,7 @@ class TensorHasher {
   std::string hash(const TensorEntry& entry) {
     base::Sha256 hash;
     for (std::uint64_t done = 0; done < entry.bytes;) {
+      stop_if_wished();
       const auto part =
           std::span(block_).first(std::min<std::uint64_t>(kBlockBytes, entry.bytes - done));
       reader_.read(entry.shard, entry.offset + done, part);

@@ -119,15 +119,17 @@ void require_unused(const std::filesystem::path& out) {
 DurableFile::DurableFile(const std::filesystem::path& path)
     : final_(plain_name(path)),
       temporary_(temporary_name(final_)),
+      unfinished_(final_),
       descriptor_(claim_file(temporary_)) {}
 
 DurableFile::~DurableFile() {
-  if (!committed_) ::unlink(temporary_.c_str());
+  if (!unfinished_.is_finished()) ::unlink(temporary_.c_str());
   ::close(descriptor_);
 }
 
 void DurableFile::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
+    stop_if_wished();
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
@@ -151,8 +153,9 @@ void DurableFile::skip(std::uint64_t bytes) {
 
 void DurableFile::commit() {
   sync_descriptor(descriptor_, temporary_);
+  stop_if_wished();
   rename_durably(temporary_, final_);
-  committed_ = true;
+  unfinished_.finish();
 }
 
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) {
@@ -168,11 +171,12 @@ void write_file_durably(const std::filesystem::path& path, std::string_view text
 TemporaryFolder::TemporaryFolder(const std::filesystem::path& path)
     : final_(plain_name(path)),
       temporary_(temporary_name(final_)),
+      unfinished_(final_),
       descriptor_(claim_folder(temporary_)) {}
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
-  if (!committed_) std::filesystem::remove_all(temporary_, ignored);
+  if (!unfinished_.is_finished()) std::filesystem::remove_all(temporary_, ignored);
   ::close(descriptor_);
 }
 
@@ -185,8 +189,9 @@ void TemporaryFolder::commit() {
   }
   if (failed) throw Error("{}: cannot be listed: {}", temporary_.string(), failed.message());
   sync_path(temporary_, O_DIRECTORY);
+  stop_if_wished();
   rename_durably(temporary_, final_);
-  committed_ = true;
+  unfinished_.finish();
 }
 
 }  // namespace engine::store

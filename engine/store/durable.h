@@ -6,11 +6,14 @@
 #include <span>
 #include <string_view>
 
+#include "engine/store/unfinished.h"
+
 namespace engine::store {
 
 // What is written here is either there as a whole or not at all, also after a power cut: bytes go
 // to a neighbour named PATH.lazylora-tmp, are fsynced, renamed, and the folder that holds the name is
-// fsynced. The neighbour has one writer at a time, a second is refused; one that a killed run left is
+// fsynced. What is not there as a whole when a signal ends its writing is removed, see unfinished.h. The neighbour
+// has one writer at a time, a second is refused; one that a killed run left is
 // overwritten by the next, which is why its ending is nobody else's: somebody may have a PATH.tmp.
 
 // Nothing is written over: asked before work is begun.
@@ -29,7 +32,8 @@ class DurableFile {
   DurableFile& operator=(const DurableFile&) = delete;
 
   // All of the bytes, however many system calls that takes.
-  // Errors    Error naming path, offset, bytes left and the system's reason (disk full, ...)
+  // Errors    Error naming path, offset, bytes left and the system's reason (disk full, ...); here and below,
+  //           that of stop_if_wished
   void write(std::span<const std::byte> bytes);
   // So many zero bytes, which take no space on a disk whose files may have holes.
   // Errors    as write
@@ -45,9 +49,9 @@ class DurableFile {
  private:
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  Unfinished unfinished_;
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
-  bool committed_ = false;
 };
 
 // A DurableFile in one call.
@@ -75,8 +79,8 @@ class TemporaryFolder {
  private:
   std::filesystem::path final_;
   std::filesystem::path temporary_;
+  Unfinished unfinished_;
   int descriptor_ = -1;
-  bool committed_ = false;
 };
 
 }  // namespace engine::store

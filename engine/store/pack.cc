@@ -32,6 +32,7 @@ void for_each_piece(const ShardReader& reader, const TensorEntry& tensor, std::s
   const std::uint64_t most = room.size() - 2 * kBlock;
   std::uint64_t done = 0;
   do {
+    stop_if_wished();
     const std::uint64_t bytes = std::min(most, tensor.bytes - done);
     take(std::span<const std::byte>(
         reader.read_within(tensor.shard, tensor.offset + done, bytes, room)));
