@@ -71,6 +71,20 @@ faulty pread:1:term "$out/model" "$lazylora" trace --model "$out/model" --ids "$
 [ $? -eq 143 ] && [ ! -e "$to" ] && [ ! -e "$to.lazylora-tmp" ]
 verdict "before there is anything to remove a signal ends it at once" $?
 
+# OUT is looked at before anything is read: a link to an empty folder would be met by the last rename
+mkdir "$out/nothing"
+ln -s "$out/nothing" "$out/to_nothing"
+for to in "$out/to_nothing" "$out/to_nothing/"; do
+  for command in "make-model $to" "data build --model $out/model --records $out/nowhere --length 8 --out $to" \
+    "data corpus --list $out/nowhere --after 2029-12-31 --out $to" "train --model $out/nowhere --ids $out/ids --steps 1 --out $to" \
+    "export $out/nowhere --model $out/model --format peft --out $to" "import $out/nowhere --model $out/model --out $to" \
+    "trace --model $out/nowhere --ids $out/ids --out $to" "pack $out/nowhere $to" "analyze $out/nowhere --out $to" \
+    "eval --model $out/nowhere --ids $out/ids --out $to"; do
+    # shellcheck disable=SC2086
+    refuses "${command%% *} into a link" 1 "$to: is a link to $out/nothing, and nothing is written over" "$lazylora" $command
+  done
+done
+
 # One folder, two names
 ln -s "$out/pack" "$out/link"
 ln -s "$out/model" "$out/model_link"

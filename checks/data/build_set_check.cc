@@ -181,7 +181,7 @@ TEST(BuildSet, HeldOutHasNoRecordOfTheOther) {
 TEST(BuildSet, NothingIsOverwrittenOrHalfWritten) {
   Workshop shop;
   shop.build("set");
-  EXPECT_THAT(shop.why_not("set"), HasSubstr("nothing is overwritten"));
+  EXPECT_THAT(shop.why_not("set"), HasSubstr("nothing is written over"));
   {
     const checks::FileSizeLimit limit(500);
     EXPECT_NE(shop.why_not("full"), "");

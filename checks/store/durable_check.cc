@@ -18,6 +18,8 @@ using checks::ScratchFolder;
 using checks::write_bytes;
 using engine::base::Error;
 using engine::store::DurableFile;
+using engine::store::EmptyFolder;
+using engine::store::require_unused;
 using engine::store::TemporaryFolder;
 using engine::store::write_file_durably;
 using testing::AllOf;
@@ -43,6 +45,32 @@ std::string error_of(Action&& action) {
     return error.what();
   }
   return "no error";
+}
+
+// Each is refused, or taken where an empty folder may be, before work as by the rename behind it.
+TEST(RequireUnused, SaysBeforehandWhatTheRenameWouldMeet) {
+  const ScratchFolder scratch;
+  const auto out = [&](const char* name) { return scratch / name; };
+  std::filesystem::create_directories(out("empty"));
+  std::filesystem::create_directories(out("full/file"));
+  write_bytes(out("file"), "mine");
+  std::filesystem::create_symlink(out("empty"), out("link"));
+  std::filesystem::create_symlink(out("nowhere"), out("dangling"));
+  const auto renamed = [&](const char* name) {
+    return error_of([&] { TemporaryFolder(out(name)).commit(); }) == "no error";
+  };
+  for (const char* name : {"empty", "empty/", "full", "file", "link", "link/", "dangling"}) {
+    const std::string refused = error_of([&] { require_unused(out(name)); });
+    EXPECT_THAT(refused, AllOf(HasSubstr(out(name).string()), HasSubstr("is written over")))
+        << name;
+    const std::string taken = error_of([&] { require_unused(out(name), EmptyFolder::kTaken); });
+    EXPECT_EQ(taken == "no error", renamed(name)) << name << ": " << taken;
+  }
+  for (const auto empty : {EmptyFolder::kRefused, EmptyFolder::kTaken}) {
+    EXPECT_EQ(error_of([&] { require_unused(out("new"), empty); }), "no error");
+  }
+  EXPECT_THAT(error_of([&] { require_unused(out("link/")); }),
+              HasSubstr("is a link to " + out("empty").string()));
 }
 
 TEST(DurableFile, AppearsCompleteOrNotAtAll) {

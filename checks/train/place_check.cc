@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -70,6 +71,20 @@ TEST(Place, WhatIsNoFolderIsRefusedBeforeWork) {
     }
   }
   EXPECT_EQ(read_bytes(folder / "file"), "mine");
+}
+
+// A run appears by a rename, which a link would meet itself: said before work, not behind it.
+TEST(Place, ALinkToAnEmptyFolderIsNamedAndALinkToARunIsTheRun) {
+  const ScratchFolder folder;
+  fs::create_directory(folder / "empty");
+  fs::create_directory_symlink(folder / "empty", folder / "link");
+  for (const char* name : {"link", "link/"}) {
+    EXPECT_EQ(why_refused([&] { engine::train::require_place(folder / name, false); }),
+              fmt::format("{}: is a link to {}, and nothing is written over: name the place itself",
+                          (folder / name).string(), (folder / "empty").string()));
+  }
+  run_toy(toy_job(folder / "empty"));
+  EXPECT_NO_THROW(engine::train::require_place(folder / "link", true));
 }
 
 // What the system does not tell has its reason, in its words and not in a library's.

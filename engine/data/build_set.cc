@@ -33,14 +33,6 @@ struct Kept {
 constexpr std::uint64_t kRecordBytes = 400;
 constexpr std::int64_t kBlock = 4096;
 
-void require_free(const std::filesystem::path& out) {
-  std::error_code failed;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(out, failed))) return;
-  if (!std::filesystem::is_directory(out, failed) || !std::filesystem::is_empty(out, failed)) {
-    throw Error("{}: exists and is not an empty folder; nothing is overwritten", out.string());
-  }
-}
-
 class Builder {
  public:
   Builder(const BuildSettings& settings, const Tokenizer& tokenizer, const ChatForm& chat,
@@ -205,7 +197,7 @@ class Builder {
 
   void write(const std::filesystem::path& out,
              const std::vector<std::vector<std::int64_t>>& sequences) {
-    require_free(out);
+    store::require_unused(out, store::EmptyFolder::kTaken);
     store::TemporaryFolder folder(out);
     const store::File input(settings_.records);
     DigestedFile packed(folder.path() / "sequences.bin");
@@ -263,7 +255,7 @@ std::string BuildReport::counts() const {
 
 BuildReport build_set(const std::filesystem::path& out, const BuildSettings& settings,
                       const Tokenizer& tokenizer, const ChatForm& chat, base::RamBudget& budget) {
-  require_free(out);
+  store::require_unused(out, store::EmptyFolder::kTaken);
   return Builder(settings, tokenizer, chat, budget).build(out);
 }
 

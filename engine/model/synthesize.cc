@@ -111,21 +111,11 @@ std::string index_json(std::span<const std::vector<Recipe>> shards) {
   return index.dump(2) + '\n';
 }
 
-void require_free(const std::filesystem::path& out) {
-  std::error_code failed;
-  const auto status = std::filesystem::symlink_status(out, failed);
-  if (!std::filesystem::exists(status)) return;
-  if (!std::filesystem::is_directory(status) || !std::filesystem::is_empty(out, failed)) {
-    throw base::Error("{}: exists and is not an empty folder; nothing is overwritten",
-                      out.string());
-  }
-}
-
 }  // namespace
 
 void synthesize(const std::filesystem::path& out, const CheckpointShape& shape, std::uint64_t seed,
                 base::RamBudget& budget, const std::function<void(const WrittenFile&)>& written) {
-  require_free(out);
+  store::require_unused(out, store::EmptyFolder::kTaken);
   const auto report = [&](std::string name, std::uint64_t bytes, std::size_t tensors) {
     if (written) written({std::move(name), bytes, static_cast<std::int64_t>(tensors)});
   };

@@ -110,10 +110,22 @@ int claim_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-void require_unused(const std::filesystem::path& out) {
+void require_unused(const std::filesystem::path& out, EmptyFolder empty) {
+  const std::filesystem::path name = plain_name(out);
   std::error_code failed;
-  if (!std::filesystem::exists(std::filesystem::symlink_status(out, failed))) return;
-  throw Error("{}: is there already, and nothing is written over", out.string());
+  const std::filesystem::file_status status = std::filesystem::symlink_status(name, failed);
+  if (!std::filesystem::exists(status)) return;
+  if (std::filesystem::is_symlink(status)) {
+    throw Error("{}: is a link to {}, and nothing is written over: name the place itself",
+                out.string(), std::filesystem::read_symlink(name, failed).string());
+  }
+  if (empty == EmptyFolder::kRefused) {
+    throw Error("{}: is there already, and nothing is written over", out.string());
+  }
+  if (!std::filesystem::is_directory(status) || !store::is_empty(name)) {
+    throw Error("{}: is there already and is no empty folder, and nothing is written over",
+                out.string());
+  }
 }
 
 DurableFile::DurableFile(const std::filesystem::path& path)

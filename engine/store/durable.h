@@ -16,9 +16,11 @@ namespace engine::store {
 // has one writer at a time, a second is refused; one that a killed run left is
 // overwritten by the next, which is why its ending is nobody else's: somebody may have a PATH.tmp.
 
-// Nothing is written over: asked before work is begun.
-// Errors    Error if anything bears the name, a link that leads nowhere included
-void require_unused(const std::filesystem::path& out);
+// Nothing is written over, asked before work is begun: nothing bears the name or, where it may, an empty folder. A
+// link is none, wherever it leads and whatever stands behind it (LINK/): the rename would meet the link itself.
+// Errors    Error naming what stands there
+enum class EmptyFolder { kRefused, kTaken };
+void require_unused(const std::filesystem::path& out, EmptyFolder empty = EmptyFolder::kRefused);
 
 // A file that appears under its final name when it is complete.
 class DurableFile {

@@ -8,6 +8,7 @@
 #include "engine/base/error.h"
 #include "engine/ops/kda.h"
 #include "engine/store/at_path.h"
+#include "engine/store/durable.h"
 #include "engine/store/folder_kind.h"
 #include "engine/train/traces.h"
 
@@ -190,7 +191,7 @@ void require_place(const fs::path& run, bool resume) {
   if (!there && resume) {
     throw base::Error("{}: no run to resume here; leave --resume away to begin one", run.string());
   }
-  if (!there) return;
+  if (!there) return store::require_unused(run, store::EmptyFolder::kTaken);
   store::require_kind(run, store::FolderKind::kRun);
   if (!store::is_there(run / "manifest.json")) {
     throw base::Error(

@@ -55,7 +55,7 @@ struct OpenRun {
 // With `resume` RUN is a run, complete or killed at any moment. Without it nothing is there, or an empty
 // folder, or a run that ended before its first step: there is nothing in that to lose, and the name is
 // not blocked by it. To be asked before work is begun; open_run asks as well.
-// Errors    Error naming RUN and what stands there, and what to do
+// Errors    Error naming RUN and what stands there, and what to do; that of store::require_unused
 void require_place(const std::filesystem::path& run, bool resume);
 
 // Writes nothing but RUN/lock, where a run is.
