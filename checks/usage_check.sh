@@ -71,6 +71,19 @@ faulty pread:1:term "$out/model" "$lazylora" trace --model "$out/model" --ids "$
 [ $? -eq 143 ] && [ ! -e "$to" ] && [ ! -e "$to.lazylora-tmp" ]
 verdict "before there is anything to remove a signal ends it at once" $?
 
+# A run is saved instead. Before its first step there is nothing to save, and nothing else is promised.
+"$lazylora" data held-out "${records[@]}" --not-in "$out/set" --count 2 --out "$out/held" >/dev/null 2>&1 || exit 1
+early=("$lazylora" train --model "$out/model" --data "$out/set" --eval-data "$out/held" --eval-every 2 --rank 2 --steps 2 --out "$out/early")
+exits "a run that is stopped in the evaluation before its first step" 0 "stopping behind what is at hand; steps that are not saved yet are saved then;" \
+  faulty pwrite:5:term "$out/early/breadcrumb.json" "${early[@]}"
+[ ! -e "$out/early/checkpoints" ] && ! grep -q step_end "$out/early/log.jsonl"
+verdict "has nothing to save" $?
+"$lazylora" status "$out/early" >"$out/stdout" 2>&1
+[ $? -eq 5 ] && grep -q '; it was asked to stop in the time before its first step, evaluation, after layer 12, with ' "$out/stdout" &&
+  { "$lazylora" status "$out/early" --json; true; } | grep -A1 '"phase": "evaluation"' | grep -q '"layer": 12'
+verdict "and has one phase to status and status --json" $? "$(grep '^state' "$out/stdout")"
+exits "with --resume it goes on at step 1" 0 "no step was taken yet: starting at step 1" "${early[@]}" --resume
+
 # OUT is looked at before anything is read: a link to an empty folder would be met by the last rename
 mkdir "$out/nothing"
 ln -s "$out/nothing" "$out/to_nothing"

@@ -129,6 +129,8 @@ TEST(Breadcrumb, SaysPlaceAndMemory) {
   EXPECT_EQ(engine::train::place({7, "backward", 12}), "step 7, backward, after layer 12");
   EXPECT_EQ(engine::train::place({7, "update", -1}), "step 7, update");
   EXPECT_EQ(engine::train::place({0, "start", -1}), "the time before its first step");
+  EXPECT_EQ(engine::train::place({0, "evaluation", 3}),
+            "the time before its first step, evaluation, after layer 3");
 }
 
 // Whatever stands there instead: nothing is said, and nothing is lost.

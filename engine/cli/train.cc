@@ -300,7 +300,8 @@ void run_train(TrainArguments given, std::vector<std::string> arguments) {
                     scratch.string(), what));
   }
   const StopSignals signals(
-      "\nlazylora: stopping behind this step, with a checkpoint; once more ends it at once\n");
+      "\nlazylora: stopping behind what is at hand; steps that are not saved yet are saved then; "
+      "once more ends it at once\n");
   if (!trainer.run(StopSignals::asked)) {
     say("stopped as asked; the same command with --resume goes on, to the same bytes\n");
     return;

@@ -91,8 +91,9 @@ std::string_view verb_of(Ending ending) {
 }
 
 std::string place(const Whereabouts& where) {
-  if (where.step == 0) return "the time before its first step";
-  std::string text = fmt::format("step {}, {}", where.step, where.phase);
+  std::string text =
+      where.step == 0 ? "the time before its first step" : fmt::format("step {}", where.step);
+  if (where.phase != "start") text += ", " + where.phase;
   if (where.layer >= 0) text += fmt::format(", after layer {}", where.layer);
   return text;
 }

@@ -65,7 +65,7 @@ std::optional<Whereabouts> read_breadcrumb(const std::filesystem::path& run);
 // "was killed", "stopped with an error", "was asked to stop".
 std::string_view verb_of(Ending ending);
 
-// "step 7, forward, after layer 12"; "the time before its first step".
+// "step 7, forward, after layer 12"; "the time before its first step"; that, "..., evaluation, after layer 3".
 std::string place(const Whereabouts& where);
 
 // "step 7, forward, after layer 12, with 43.1 MB resident (at most 45.0 MB)".
