@@ -381,7 +381,11 @@ rm "$out/orphan/restarts.json"
 verdict "until the count is taken away: it ends like one that lived" $?
 cp -r "$out/straight" "$out/denied"
 rm "$out/denied/adapter.safetensors"
-refuses "status of a finished run without its adapter" 1 "adapter.safetensors: is not there, and " "$lazylora" status "$out/denied"
+for look in status watch; do
+  refuses "$look of a finished run without its adapter" 1 "$out/denied/adapter.safetensors: is not there, and $out/denied/log.jsonl has all 8 steps; the run's command with --resume goes on behind $out/denied/checkpoints/step_00008 and writes it again" "$lazylora" $look "$out/denied"
+done
+"$lazylora" "${set[@]}" "$out/denied" --resume >"$out/stdout" 2>&1 && same "$out/denied"
+verdict "and so it does" $?
 head -n 9 "$out/straight/log.jsonl" >"$out/denied/log.jsonl"
 refuses "and of one whose log is shorter than its checkpoint saw it" 1 "bytes, and the checkpoint was written behind byte" \
   "$lazylora" status "$out/denied" --json

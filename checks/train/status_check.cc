@@ -211,6 +211,33 @@ TEST(Status, AFinishedRunThatContradictsItselfIsNotFinished) {
               AllOf(HasSubstr("log.jsonl: is of run "), HasSubstr("manifest.json is of run ")));
 }
 
+// What is said to help helps, to the same bytes; and where nothing does, that is said.
+TEST(Status, AFinishedRunWithoutItsAdapterIsToldWhatWritesItAgain) {
+  const ScratchFolder folder;
+  const fs::path run = folder / "run", adapter = run / "adapter.safetensors";
+  run_toy(toy_job(run));
+  const std::string good = checks::read_bytes(adapter);
+  engine::train::Job again = toy_job(run);
+  again.resume = true;
+  for (const char* newest : {"step_00007", "step_00006"}) {
+    fs::remove(adapter);
+    EXPECT_THAT(why_refused([&] { read_status(run); }),
+                HasSubstr("--resume goes on behind " + (run / "checkpoints" / newest).string() +
+                          " and writes it again"));
+    EXPECT_TRUE(run_toy(again));
+    EXPECT_EQ(checks::read_bytes(adapter), good) << newest;
+    EXPECT_EQ(read_status(run).standing, Standing::kFinished);
+    fs::remove_all(run / "checkpoints/step_00007");
+  }
+  for (const auto& checkpoint : fs::directory_iterator(run / "checkpoints")) {
+    fs::remove_all(checkpoint);
+  }
+  fs::remove(adapter);
+  EXPECT_THAT(why_refused([&] { read_status(run); }),
+              HasSubstr("has all 7 steps; nor is a checkpoint that it could be written from"));
+  EXPECT_THAT(why_refused([&] { run_toy(again); }), HasSubstr("no checkpoint is there"));
+}
+
 // Nobody can contradict himself in the middle of a sentence: a run at work is at work.
 TEST(Status, ARunAtWorkIsNotHeldAgainstItself) {
   const ScratchFolder folder;

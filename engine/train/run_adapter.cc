@@ -93,10 +93,14 @@ void require_finished(const fs::path& run, const Manifest& manifest, std::int64_
     check_log(log, &newest->state.log);
   }
   if (!store::is_there(run / kAdapter)) {
-    throw base::Error(
-        "{}: is not there, and {} has all {} steps; the run's command with --resume writes it "
-        "again",
-        (run / kAdapter).string(), log.string(), steps);
+    const std::string helps =
+        newest
+            ? fmt::format("the run's command with --resume goes on behind {} and writes it again",
+                          newest->folder.string())
+            : "nor is a checkpoint that it could be written from: put either back, or begin anew "
+              "with another --out";
+    throw base::Error("{}: is not there, and {} has all {} steps; {}", (run / kAdapter).string(),
+                      log.string(), steps, helps);
   }
   const LoggedRun logged = require_logged_run(run);
   if (logged.run_id != manifest.run_id) {
