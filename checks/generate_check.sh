@@ -52,6 +52,17 @@ for ram in $high $((high + 3000000)) 1GB; do
     verdict "$ram bytes, $threads threads (peak RSS $(grep -o '"peak_rss_bytes":[0-9]*' "$out/again" | cut -d: -f2))" $?
   done
 done
+# An adapter is in memory once: its gradients are nobody's, and its file is read to where it stays.
+"$lazylora" train --model "$out/model" --ids "$out/ids.txt" --out "$out/large" --steps 1 --rank 512 >/dev/null 2>"$out/err" || cat "$out/err"
+size=$(stat -c %s "$out/large/adapter.safetensors")
+for command in "generate $out/model --max-tokens 2" "forward --model $out/model"; do
+  # shellcheck disable=SC2086
+  "$lazylora" $command --ids "$out/ids.txt" --adapter "$out/large" --json --ram $((high + size * 3 / 2)) >"$out/stdout" 2>"$out/stderr"
+  verdict "${command%% *}: an adapter of $size bytes within half as much again" $? "$(cat "$out/stderr")"
+  peak=$(grep -o '"peak_rss_bytes":[0-9]*' "$out/stdout" | cut -d: -f2)
+  [ "${peak:-0}" -gt "$size" ] && [ "$peak" -lt $((high + size * 3 / 2)) ]
+  verdict "and in truth (peak RSS $peak)" $?
+done
 # Only the program's own word says that a processor lacks an instruction set; any other end is a failure.
 for isa in scalar avx2 avx512; do
   ask "$out/again" "${compare[@]}" --isa $isa

@@ -153,6 +153,22 @@ TEST(Sweep, CaseF8ZeroAdapterIsTheBaseModel) {
                   testing::AllOf(testing::HasSubstr("\"g\""), testing::HasSubstr("dense_gate"))));
 }
 
+TEST(Sweep, AdaptersThatAreNotTrainedTakeTheMemoryOfTheirValuesAlone) {
+  Engine engine(checks::tiny_checkpoint());
+  const auto trained = checks::random_adapter_set(engine, 4, 8.0, 3);
+  const std::uint64_t before = engine.budget.used_bytes();
+  AdapterSet applied(engine.config(), trained->settings(), engine.budget, {},
+                     engine::model::Gradients::kNone);
+  EXPECT_EQ(engine.budget.used_bytes() - before,
+            sizeof(float) * static_cast<std::uint64_t>(trained->parameters()));
+  for (std::size_t i = 0; i < applied.tensors().size(); ++i) {
+    std::ranges::copy(trained->tensors()[i].values, applied.tensors()[i].values.begin());
+    EXPECT_TRUE(applied.tensors()[i].gradient.empty());
+  }
+  EXPECT_TRUE(same_bits(checks::run_forward(engine, two_documents(), &applied).logits,
+                        checks::run_forward(engine, two_documents(), trained.get()).logits));
+}
+
 // An output gate's rows are no adapter's: widths follow the projection that is adapted.
 TEST(Sweep, CaseF14WidthMismatchIsRefused) {
   Engine engine(checks::tiny_checkpoint());

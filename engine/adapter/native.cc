@@ -95,7 +95,7 @@ void check_shape(const NativeTensor& tensor, const NameParts& parts, std::int64_
 }
 
 // Names, shapes and pairs; takes the targets from the names where none are listed.
-void check_tensors(NativeAdapter& adapter, const std::string& file) {
+void check_tensors(NativeOutline& adapter, const std::string& file) {
   const bool listed = !adapter.targets.empty();
   for (const NativeTensor& tensor : adapter.tensors) {
     const auto parts = parse_name(tensor.name);
@@ -114,27 +114,6 @@ void check_tensors(NativeAdapter& adapter, const std::string& file) {
                   fmt::join(adapter.targets, ","));
     }
     adapter.targets.emplace_back(parts->target);
-  }
-}
-
-void read_values(NativeAdapter& adapter, const store::File& file,
-                 std::span<const store::CheckedTensor> tensors) {
-  std::size_t count = 0;
-  for (const store::CheckedTensor& tensor : tensors) {
-    if (tensor.dtype != base::Dtype::kF32) {
-      throw Error("{}: tensor {} is {}, adapters are F32", file.path().string(), tensor.name,
-                  tensor.dtype_name);
-    }
-    count += tensor.bytes / sizeof(float);
-  }
-  adapter.storage.resize(count);
-  std::span<float> left(adapter.storage);
-  for (const store::CheckedTensor& tensor : tensors) {
-    const std::span<float> values = left.first(tensor.bytes / sizeof(float));
-    left = left.subspan(values.size());
-    file.read(tensor.offset, std::as_writable_bytes(values));
-    require_finite(file.path().string(), tensor.name, 0, values);
-    adapter.tensors.push_back({tensor.name, tensor.shape, values});
   }
 }
 
@@ -160,7 +139,7 @@ void write_native_adapter(const std::filesystem::path& path, std::span<const Nat
   writer.finish();
 }
 
-const NativeTensor* NativeAdapter::find(std::string_view name) const {
+const NativeTensor* NativeOutline::find(std::string_view name) const {
   const auto found = std::ranges::find(tensors, name, &NativeTensor::name);
   return found == tensors.end() ? nullptr : &*found;
 }
@@ -180,24 +159,53 @@ bool is_native_adapter(const std::filesystem::path& path) {
   return findings.empty() && metadata_of(file).contains("r");
 }
 
-NativeAdapter read_native_adapter(const std::filesystem::path& path) {
-  const store::File file(path);
+NativeFile::NativeFile(const std::filesystem::path& path) : file_(path) {
   const std::string where = path.string();
   std::vector<store::Finding> findings;
-  const store::ShardHeader header = store::read_header(file, findings);
+  const store::ShardHeader header = store::read_header(file_, findings);
   store::throw_first_error(findings);
   if (header.tensors.empty()) throw Error("{}: an adapter without tensors", where);
 
-  NativeAdapter adapter;
-  adapter.more = metadata_of(file);
-  adapter.rank = positive_number<std::int64_t>(adapter.more, "r", where);
-  adapter.alpha = positive_number<double>(adapter.more, "alpha", where);
-  if (const auto list = adapter.more.find("targets"); list != adapter.more.end()) {
-    adapter.targets = split(list->second);
+  outline_.more = metadata_of(file_);
+  outline_.rank = positive_number<std::int64_t>(outline_.more, "r", where);
+  outline_.alpha = positive_number<double>(outline_.more, "alpha", where);
+  if (const auto list = outline_.more.find("targets"); list != outline_.more.end()) {
+    outline_.targets = split(list->second);
   }
-  for (const char* key : kOwnKeys) adapter.more.erase(key);
-  read_values(adapter, file, header.tensors);
-  check_tensors(adapter, where);
+  for (const char* key : kOwnKeys) outline_.more.erase(key);
+  for (const store::CheckedTensor& tensor : header.tensors) {
+    if (tensor.dtype != base::Dtype::kF32) {
+      throw Error("{}: tensor {} is {}, adapters are F32", where, tensor.name, tensor.dtype_name);
+    }
+    outline_.tensors.push_back({tensor.name, tensor.shape, {}});
+    offsets_.push_back(tensor.offset);
+  }
+  check_tensors(outline_, where);
+}
+
+void NativeFile::read(const NativeTensor& tensor, std::span<float> values) const {
+  file_.read(offsets_[static_cast<std::size_t>(&tensor - outline_.tensors.data())],
+             std::as_writable_bytes(values));
+  require_finite(file_.path().string(), tensor.name, 0, values);
+}
+
+NativeAdapter read_native_adapter(const std::filesystem::path& path) {
+  const NativeFile file(path);
+  NativeAdapter adapter;
+  static_cast<NativeOutline&>(adapter) = file.outline();
+  const auto size = [](const NativeTensor& tensor) {  // of two extents, see check_shape
+    return static_cast<std::size_t>(tensor.shape[0] * tensor.shape[1]);
+  };
+  std::size_t all = 0;
+  for (const NativeTensor& tensor : adapter.tensors) all += size(tensor);
+  adapter.storage.resize(all);
+  std::span<float> left(adapter.storage);
+  for (std::size_t i = 0; i < adapter.tensors.size(); ++i) {
+    const std::span<float> values = left.first(size(adapter.tensors[i]));
+    left = left.subspan(values.size());
+    file.read(file.outline().tensors[i], values);
+    adapter.tensors[i].values = values;
+  }
   return adapter;
 }
 

@@ -211,14 +211,15 @@ std::uint64_t file_bytes(const std::filesystem::path& file) {
 
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
-                                                base::RamBudget& budget) {
+                                                base::RamBudget& budget,
+                                                model::Gradients gradients) {
   const std::filesystem::path file = train::adapter_file(path);
-  // Its values are in memory twice for a moment: as read, and in the set.
-  const base::Charge as_read(budget, "adapter as read", file_bytes(file));
-  const adapter::NativeAdapter read = adapter::read_native_adapter(file);
+  const adapter::NativeFile stored(file);
+  const adapter::NativeOutline& read = stored.outline();
   require_same_model(file.string(), read, model, foreign);
   auto set = std::make_unique<model::AdapterSet>(
-      model.config(), model::AdapterSettings{read.rank, read.alpha, read.targets}, budget);
+      model.config(), model::AdapterSettings{read.rank, read.alpha, read.targets}, budget,
+      std::filesystem::path(), gradients);
   for (const model::AdapterTensor& tensor : set->tensors()) {
     const adapter::NativeTensor* found = read.find(tensor.name);
     if (found == nullptr) throw Error("{}: there is no tensor {}", file.string(), tensor.name);
@@ -226,7 +227,7 @@ std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& pat
       throw Error("{}: tensor {} has shape [{}], the model wants [{},{}]", file.string(),
                   tensor.name, fmt::join(found->shape, ","), tensor.rows, tensor.cols);
     }
-    std::copy(found->values.begin(), found->values.end(), tensor.values.begin());
+    stored.read(*found, tensor.values);
   }
   if (read.tensors.size() != set->tensors().size()) {
     throw Error("{}: {} tensors, the model has places for {} of its targets", file.string(),

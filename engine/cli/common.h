@@ -120,6 +120,7 @@ std::uint64_t file_bytes(const std::filesystem::path& file);
 // Errors    Error naming file and tensor where file and model disagree; of require_same_model
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
-                                                base::RamBudget& budget);
+                                                base::RamBudget& budget,
+                                                model::Gradients gradients);
 
 }  // namespace engine::cli

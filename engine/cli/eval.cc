@@ -203,7 +203,8 @@ void run_eval(const EvalOptions& options) {
   std::unique_ptr<model::AdapterSet> adapters;
   const std::filesystem::path adapter = run ? run->adapter.string() : options.adapter;
   if (!adapter.empty()) {
-    adapters = open_adapter(adapter, *open.model, options.foreign_adapter, *open.budget);
+    adapters = open_adapter(adapter, *open.model, options.foreign_adapter, *open.budget,
+                            options.gradient ? model::Gradients::kHeld : model::Gradients::kNone);
     evaluation.adapter_sha256 = base::sha256_hex_of_file(train::adapter_file(adapter));
   }
   if (run) evaluation.run = run->facts;

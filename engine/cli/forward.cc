@@ -195,7 +195,8 @@ void run(const ForwardOptions& options) {
   open.model->require_budget(batch.documents, nullptr, false);
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
-    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
+    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget,
+                            model::Gradients::kNone);
     open.model->require_budget(batch.documents, adapters.get(), false);
   }
 

@@ -234,7 +234,8 @@ void run(const GenerateOptions& options) {
   const Prompt prompt = read_prompt(options, tokenizer.get(), vocabulary, *open.budget, held);
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
-    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
+    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget,
+                            model::Gradients::kNone);
   }
   std::vector<const model::AdapterSet*> sets;
   if (options.compare) sets.push_back(nullptr);

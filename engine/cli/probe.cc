@@ -90,7 +90,7 @@ void write_probe(const std::filesystem::path& folder, const adapter::Exported& e
                  const std::filesystem::path& scratch) {
   const model::Config& config = open.model->config();
   model::AdapterSet adapters(config, {exported.rank, exported.alpha, exported.targets},
-                             *open.budget);
+                             *open.budget, {}, model::Gradients::kNone);
   std::map<std::string, std::span<float>> matrices;
   for (const model::AdapterTensor& tensor : adapters.tensors()) {
     matrices[tensor.name] = tensor.values;

@@ -43,7 +43,8 @@ void run_trace(const TraceOptions& options) {
   }
   std::unique_ptr<model::AdapterSet> adapters;
   if (!options.adapter.empty()) {
-    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget);
+    adapters = open_adapter(options.adapter, *open.model, options.foreign_adapter, *open.budget,
+                            model::Gradients::kNone);
     origin.adapter_sha256 = base::sha256_hex_of_file(train::adapter_file(options.adapter));
   }
   const model::SweepResult result = measure::write_trace(*open.model, *open.budget, adapters.get(),

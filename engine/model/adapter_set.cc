@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "engine/base/parallel.h"
@@ -109,15 +110,19 @@ std::int64_t AdapterSet::memory_bytes(bool on_disk) const {
 }
 
 AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
-                       base::RamBudget& budget, const std::filesystem::path& scratch)
+                       base::RamBudget& budget, const std::filesystem::path& scratch,
+                       Gradients held)
     : AdapterSet(config, settings) {
+  assert(scratch.empty() || held == Gradients::kHeld);
   scratch_ = scratch;
   std::span<float> values, gradients;
   if (scratch.empty()) {
     values_ = budget.take<float>("adapters", parameters_);
-    gradients_ = budget.take<float>("adapter gradients", parameters_);
     values = values_.span();
-    gradients = gradients_.span();
+    if (held == Gradients::kHeld) {
+      gradients_ = budget.take<float>("adapter gradients", parameters_);
+      gradients = gradients_.span();
+    }
   } else {
     worked_on_ = std::make_unique<base::Charge>(budget, "adapters, gradients and moments worked on",
                                                 static_cast<std::uint64_t>(memory_bytes(true)));
@@ -127,10 +132,13 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
     gradients = gradients_on_disk_.span();
   }
   std::size_t used = 0;
+  const auto gradient = [&](std::size_t from, std::size_t count) {
+    return gradients.empty() ? gradients : gradients.subspan(from, count);
+  };
   const auto carve = [&](std::string name, std::int64_t rows, std::int64_t cols) {
     const auto count = static_cast<std::size_t>(rows * cols);
     tensors_.push_back(
-        {std::move(name), rows, cols, values.subspan(used, count), gradients.subspan(used, count)});
+        {std::move(name), rows, cols, values.subspan(used, count), gradient(used, count)});
     used += count;
     return tensors_.back();
   };
@@ -147,8 +155,7 @@ AdapterSet::AdapterSet(const Config& config, const AdapterSettings& settings,
       pair.d_a = a.gradient;
       pair.d_b = b.gradient;
     }
-    layers_.push_back(
-        {values.subspan(before, used - before), gradients.subspan(before, used - before)});
+    layers_.push_back({values.subspan(before, used - before), gradient(before, used - before)});
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const AdapterTensor& x, const AdapterTensor& y) { return x.name < y.name; });

@@ -58,6 +58,9 @@ struct AdapterPair {
   std::span<float> d_b;
 };
 
+// Whoever trains nothing holds none.
+enum class Gradients { kHeld, kNone };
+
 // All adapters of a model with their gradients. Values start at zero: initialize() or a file fills
 // them. All of it, and with it the optimizer's moments, may live on disk; a layer's are in memory
 // while it is worked on, and no value depends on where they are.
@@ -67,7 +70,7 @@ class AdapterSet {
   // Errors    Error for an unknown target (naming it and what there is), rank < 1, alpha not
   //           positive, or a budget or disk that cannot hold values and gradients
   AdapterSet(const Config& config, const AdapterSettings& settings, base::RamBudget& budget,
-             const std::filesystem::path& scratch = {});
+             const std::filesystem::path& scratch = {}, Gradients gradients = Gradients::kHeld);
 
   // The outline: which adapters there are and how large, without memory for them. To plan with.
   AdapterSet(const Config& config, const AdapterSettings& settings);
