@@ -53,6 +53,24 @@ expect "a skip without a reason" "1 passed, 1 failed, 1 skipped" 1 unreasoned
 expect "a program that is not there" "3 passed, 1 failed, 0 skipped" 1 good absent
 expect "a program that reads its input" "1 passed, 0 failed, 0 skipped" 0 reading
 
+# Scripts with verdicts.sh: a check that calls what is not there did not happen, whatever became of the status.
+# planted BODY: one whose only other verdict holds.
+planted() {
+  plant verdicts "exec bash -c '
+    out=\$(mktemp -d) && trap \"rm -rf \$out\" EXIT
+    . \"$here/verdicts.sh\"
+    there() { true; }
+    $1
+    verdict one \$?
+    close_record'"
+}
+planted 'there'
+expect "a command that is there" "1 passed, 0 failed, 0 skipped" 0 verdicts
+for body in '! nowhere' 'nowhere || true' '(cd / && nowhere); true' 'x=$(nowhere); true' 'nowhere | cat' 'if nowhere; then false; fi'; do
+  planted "$body"
+  expect "no such command: $body" "1 passed, 1 failed, 0 skipped" 1 verdicts
+done
+
 plant check_self 'echo "0 passed, 1 failed, 0 skipped"; exit 1'
 expect "nothing runs after a broken comparison" "0 passed, 1 failed, 0 skipped" 1 check_self good
 

@@ -1,6 +1,12 @@
 # For scripts that check: `verdict WHAT STATUS [WHY NOT]`, `refuses` and `exits`, `skip REASON`;
 # counts; and, where a FILE was given to open_record, the same as JSON lines (docs/formats.md, Records of
 # checks). The script's folder for its files is $out.
+# A name that is no command is a failure, whatever is made of its status: the check behind it did not happen. bash asks
+# about it in a subshell, so it is noted in a file, which close_record reads.
+command_not_found_handle() {
+  echo "$0: line ${BASH_LINENO[0]}: $1: there is no such command" | tee -a "$out/not_found" >&2
+  return 127
+}
 passed=0 failed=0 skipped=0 record_file= record_check=
 
 open_record() { # CHECK [FILE]
@@ -43,6 +49,7 @@ exits() { # WHAT CODE TEXT COMMAND...
 }
 skip() { skipped=$((skipped + 1)) && echo "skipped: $1" && record "$1" skipped; } # REASON
 close_record() { # the last line of the output, and the script's end
+  [ ! -s "$out/not_found" ] || verdict "every command is there" 1 "$(cat "$out/not_found")"
   if [ -n "$record_file" ]; then
     printf '{"check":"%s","passed":%d,"failed":%d,"skipped":%d}\n' "$record_check" $passed $failed $skipped >>"$record_file"
   fi
