@@ -115,11 +115,11 @@ forecast hold what `make bench-stream` and `make bench-sequences` hold them to, 
 
 | file | what |
 |---|---|
-| `forward.txt` | digest of the logits of a forward of 128 tokens on `medium`, for every instruction set |
+| `forward.txt` | digest of the logits of a forward of 128 tokens on `medium`, with AVX2 and with AVX-512 |
 | `may_differ/products_avx2.txt`, `may_differ/products_avx512.txt` | matrix products beside the fma peak, OpenBLAS and the read rate: median, quartiles, rounds kept |
 | `may_differ/stream_64.txt`, `may_differ/stream_128.txt` | step over the longer of device and processor, 64 and 128 tokens |
 | `may_differ/sequences.txt` | tokens an hour against sequences a step, and the forecast |
-| `may_differ/forward_scalar.txt`, `may_differ/forward_avx2.txt`, `may_differ/forward_avx512.txt` | that forward with one thread, and what it took |
+| `may_differ/forward_avx2.txt`, `may_differ/forward_avx512.txt` | that forward with one thread, and what it took |
 END
   run may_differ/bench.txt "$root/checks/bench.sh" "$build"
   mv "$build"/bench/products_{avx2,avx512}.txt "$here/may_differ/"
@@ -129,7 +129,7 @@ END
   run may_differ/sequences.txt "$root/checks/bench_sequences.sh" "$build" 16
   "$lazylora" make-model "$scratch/medium" --shape medium --seed 1 >/dev/null
   seq -s ' ' 1 7 890 >"$scratch/ids/128.txt"
-  for isa in scalar avx2 avx512; do
+  for isa in avx2 avx512; do
     # The second of two: the first brings the model into the page cache.
     run may_differ/forward_$isa.txt bash -c '"$@" >/dev/null && TIMEFORMAT="took %R s, of processor %U s and %S s" && { time "$@"; } 2>&1' forward \
       "$lazylora" forward --model "$scratch/medium" --ids "$scratch/ids/128.txt" --threads 1 --isa $isa
