@@ -10,14 +10,14 @@ build=$1
 all=${2:-}
 lazylora=$build/lazylora
 . "$(dirname "$0")/verdicts.sh"
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 if ! command -v qemu-x86_64 >/dev/null; then
   skip "no qemu-x86_64 (Debian: qemu-user), which \`make check-emulated\` installs: no processor without AVX2"
   close_record
   exit
 fi
 export OMP_WAIT_POLICY=passive
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
 "$lazylora" make-model "$out/model" --shape tiny --seed 1 >/dev/null || exit 1
 echo 7,19,240 >"$out/ids.txt"
 

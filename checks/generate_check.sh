@@ -111,6 +111,9 @@ for source in "--ids $out/ids.txt" "--prompt a --adapter $out/run"; do
   grep -q 'weights of half a layer' "$out/stderr" && grep -q '  sum ' "$out/stderr"
   verdict "in one table" $?
 done
+cp -r "$out/run" "$out/altered"
+printf '\001' | dd of="$out/altered/adapter.safetensors" bs=1 seek=$(($(stat -c %s "$out/run/adapter.safetensors") - 3)) conv=notrunc status=none
+refuses "planted: another byte in a run's adapter" 1 "$out/altered/adapter.safetensors: has SHA-256 " "${generate[@]}" --prompt a --adapter "$out/altered"
 cp -r "$out/run" "$out/unfinished" && rm "$out/unfinished/adapter.safetensors"
 refuses "an unfinished run is one, and its newest checkpoint is named" 1 "its newest checkpoint is $out/unfinished/checkpoints/step_00002" \
   "${generate[@]}" --prompt a --adapter "$out/unfinished"

@@ -11,14 +11,14 @@ build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 . checks/verdicts.sh
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
 if [ ! -f "$build/build.ninja" ]; then
   skip "no build.ninja under $build: another generator keeps its own records"
   close_record
   exit
 fi
 ninja=$(sed -n 's/^CMAKE_MAKE_PROGRAM:FILEPATH=//p' "$build/CMakeCache.txt")
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
 
 # "FILE HEADER" of every #include "HEADER"; headers that CMake writes are not ours to name.
 grep -rHoE '^ *#include "[^"]+"' --include='*.h' --include='*.cc' engine oracle reports checks |

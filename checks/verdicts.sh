@@ -1,6 +1,6 @@
 # For scripts that check: `verdict WHAT STATUS [WHY NOT]`, `refuses` and `exits`, `skip REASON`;
 # counts; and, where a FILE was given to open_record, the same as JSON lines (docs/formats.md, Records of
-# checks). The script's folder for its files is $out.
+# checks). The script's folder for its files is $out, from before its first verdict.
 # A name that is no command is a failure, whatever is made of its status: the check behind it did not happen. bash asks
 # about it in a subshell, so it is noted in a file, which close_record reads.
 command_not_found_handle() {

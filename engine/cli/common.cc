@@ -214,6 +214,7 @@ std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& pat
                                                 base::RamBudget& budget,
                                                 model::Gradients gradients) {
   const std::filesystem::path file = train::adapter_file(path);
+  train::require_logged(file);
   const adapter::NativeFile stored(file);
   const adapter::NativeOutline& read = stored.outline();
   require_same_model(file.string(), read, model, foreign);

@@ -116,8 +116,9 @@ void require_same_model(const std::string& file, const adapter::NativeMetadata& 
 // 0 where there is none: who opens it will say so.
 std::uint64_t file_bytes(const std::filesystem::path& file);
 
-// The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors.
-// Errors    Error naming file and tensor where file and model disagree; of require_same_model
+// The adapters in `path`: an adapter file, or a folder that holds adapter.safetensors. What a run's log says against it
+// is not applied.
+// Errors    Error naming file and tensor where file and model disagree; of train::require_logged and require_same_model
 std::unique_ptr<model::AdapterSet> open_adapter(const std::filesystem::path& path,
                                                 const model::Model& model, bool foreign,
                                                 base::RamBudget& budget,
