@@ -56,9 +56,11 @@ END
   verdict_of may_differ/table.txt >"$here/verdict.txt"
 }
 
-# trains SHAPE MODEL_SHAPE_IDS RAM: one step within RAM; its clocks and memory to may_differ/.
+# One step; its clocks and memory to may_differ/. A failure if it took more than RAM, in MB.
 trains_within() { # NAME MODEL IDS RAM
-  run "may_differ/$1.txt" "$lazylora" train --model "$scratch/$2" --ids "$3" --out "$scratch/$1" --steps 1 --ram "$4"
+  run "may_differ/$1.txt" "$lazylora" train --model "$scratch/$2" --ids "$3" --out "$scratch/$1" --steps 1 --ram "$4MB"
+  sed -nE 's/.*"peak_rss_bytes":([0-9]+),"swap_bytes":([0-9]+).*/\1 \2/p' "$scratch/$1/timings.jsonl" |
+    awk -v most="$4" '{if ($1 + $2 > most * 1e6) over = 1} END {exit over || !NR}' || { echo "$1: not within $4 MB" >&2; return 1; }
   cp "$scratch/$1/timings.jsonl" "$here/may_differ/$1.jsonl"
   cp "$scratch/$1/log.jsonl" "$here/$1.log.jsonl"
 }
@@ -83,9 +85,10 @@ END
   seq -s ' ' 1 7 7155 >"$scratch/ids/1023.txt"
   "$lazylora" make-model "$scratch/small" --shape small --seed 1 >/dev/null
   "$lazylora" make-model "$scratch/medium" --shape medium --seed 1 >/dev/null
-  trains_within small_80MB small "$scratch/ids/117.txt" 80MB
-  trains_within small_150MB small "$scratch/ids/117.txt" 150MB
-  trains_within medium_400MB medium "$scratch/ids/1023.txt" 400MB
+  trains_within small_80MB small "$scratch/ids/117.txt" 80
+  trains_within small_150MB small "$scratch/ids/117.txt" 150
+  trains_within medium_400MB medium "$scratch/ids/1023.txt" 400
+  cmp "$here/small_80MB.log.jsonl" "$here/small_150MB.log.jsonl" >&2 || return 1
   rm -r "$scratch/small" "$scratch/medium"
   run may_differ/model.txt "$lazylora" make-model "$scratch/k3" --shape full-sparse --real-layers 1,3 --seed 1
   run may_differ/disk_usage.txt du --block-size=1 -s "$scratch/k3"
@@ -103,6 +106,7 @@ step_least 16 1.15GB
 mla_3GB 1024 3GB 3
 kda_3GB 1024 3GB 1
 END
+  [ "$(sed -n 's/^step_[^:]*: loss //p' "$here/sweeps.txt" | sort -u | wc -l)" -eq 1 ] || { echo "0015-memory: the step's loss depends on memory" >&2; return 1; }
 }
 
 0016-speed() {
@@ -135,6 +139,7 @@ END
       "$lazylora" forward --model "$scratch/medium" --ids "$scratch/ids/128.txt" --threads 1 --isa $isa
     echo "$isa $(grep '^logits' "$here/may_differ/forward_$isa.txt")" >>"$here/forward.txt"
   done
+  [ "$(cut -d' ' -f2- "$here/forward.txt" | sort -u | wc -l)" -eq 1 ] || { echo "0016-speed: not one digest" >&2; return 1; }
 }
 
 0017-tokens() {

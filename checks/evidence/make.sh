@@ -28,6 +28,8 @@ run() {
   local text= word
   for word in "$@"; do # before quoting: a folder's name may need quotes that BUILD does not
     if [[ $word == "$build"/* && -f $word ]]; then programs+=("${word#"$build"/}"); fi
+    # A script that is given BUILD chooses itself.
+    if [ "$word" = "$build" ]; then mapfile -t -O ${#programs[@]} programs < <(cd "$build" && find lazylora checks -maxdepth 1 -type f -executable | sort); fi
     word=${word//"$build"/BUILD} word=${word//"$scratch"/SCRATCH} word=${word//"$reference"/REFERENCE} word=${word//"$root/"/}
     text+=$(printf '%q ' "$word")
   done
