@@ -27,6 +27,14 @@ constexpr std::int64_t kWarmUpRows = 24;
 constexpr std::size_t kMinimumMemory = std::size_t{256} << 20;
 constexpr std::size_t kMaximumMemory = std::size_t{1} << 30;
 
+template <class T>
+HugePages<T> huge_pages(std::size_t bytes) {
+  const std::size_t whole = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  auto* pages = static_cast<T*>(std::aligned_alloc(kHugePage, whole));
+  madvise(pages, whole, MADV_HUGEPAGE);
+  return {pages, &std::free};
+}
+
 std::size_t memory_size() {
   const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
   const std::size_t twice = cache > 0 ? 2 * static_cast<std::size_t>(cache) : kMinimumMemory;
@@ -158,20 +166,19 @@ std::vector<ProductCase> product_cases() {
   return cases;
 }
 
-// In huge pages where the system has them, as an engine's own read buffers should be: cold weights in
-// small pages would measure address translation.
+// In huge pages where the system has them, scales too, as an engine's own read buffers should be: cold
+// weights in small pages would measure address translation.
 ColdMemory::ColdMemory()
     : size_(memory_size() / kHugePage * kHugePage),
-      words_(static_cast<std::uint64_t*>(std::aligned_alloc(kHugePage, size_)), &std::free),
-      scales_(size_ / kCodeBytesAScale) {
-  madvise(words_.get(), size_, MADV_HUGEPAGE);
+      words_(huge_pages<std::uint64_t>(size_)),
+      scales_(huge_pages<std::uint8_t>(size_ / kCodeBytesAScale)) {
   // Every sixteen bits a number of size 0.5 to 1 in bf16, and so every pair in float32; as MXFP4
   // codes, any.
   const engine::base::CounterRng rng(5, "cold memory");
   for (std::size_t i = 0; i < size_ / sizeof(std::uint64_t); ++i) {
     words_[i] = (rng.bits(i) & 0x807F807F807F807Fu) | 0x3F003F003F003F00u;
   }
-  for (std::size_t i = 0; i < scales_.size(); ++i) {
+  for (std::size_t i = 0; i < size_ / kCodeBytesAScale; ++i) {
     scales_[i] = static_cast<std::uint8_t>(118 + rng.bits(i) % 5);
   }
 }
@@ -186,7 +193,7 @@ std::span<const std::byte> ColdMemory::take(std::size_t bytes) {
 
 const std::uint8_t* ColdMemory::scales_of(std::span<const std::byte> codes) const {
   const auto* begin = reinterpret_cast<const std::byte*>(words_.get());
-  return scales_.data() + static_cast<std::size_t>(codes.data() - begin) / kCodeBytesAScale;
+  return scales_.get() + static_cast<std::size_t>(codes.data() - begin) / kCodeBytesAScale;
 }
 
 void measure_round(const std::string& instruction_set, ColdMemory& memory, ProductResult& result) {

@@ -27,6 +27,9 @@ struct ProductCase {
 
 std::vector<ProductCase> product_cases();
 
+template <class T>
+using HugePages = std::unique_ptr<T[], void (*)(void*)>;
+
 // Memory larger than the last cache, of which every sample takes the next piece: its weights are
 // cold, as a streamed model's are. The bytes are normal numbers in all three forms of a weight; scales lie
 // apart, as cold, and are five neighbouring powers of two.
@@ -40,8 +43,8 @@ class ColdMemory {
 
  private:
   std::size_t size_;
-  std::unique_ptr<std::uint64_t[], void (*)(void*)> words_;
-  std::vector<std::uint8_t> scales_;
+  HugePages<std::uint64_t> words_;
+  HugePages<std::uint8_t> scales_;
   std::size_t next_ = 0;
 };
 

@@ -15,8 +15,6 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/base/lane_products.h"
-
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #define LAZYLORA_ISA avx512
@@ -40,11 +38,6 @@ struct Number {};
 // The plain forms of some intrinsics start from an "undefined" register, which g++ 12 warns about
 // in every caller; the masked forms with all lanes on are the same instructions.
 inline constexpr __mmask16 kAll = 0xFFFF;
-
-// Any four or eight bytes anywhere, loaded as a float or double: the form that compilers turn into a
-// broadcast from memory.
-typedef float AnyWord __attribute__((aligned(1), may_alias));
-typedef double AnyTwoWords __attribute__((aligned(1), may_alias));
 
 // How many Lanes the registers hold.
 inline constexpr int kRegisters = 32;
@@ -71,50 +64,6 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   const __m256i h = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   return {
       _mm512_castsi512_ps(_mm512_maskz_slli_epi32(kAll, _mm512_maskz_cvtepu16_epi32(kAll, h), 16))};
-}
-// The 32 numbers of a group of MXFP4 from 16 bytes, the low nibble of a byte before the high one;
-// `products` is the scale's row of engine/base/lane_products.h.
-// Eight numbers are one 32-bit word: every lane gets its word by a broadcast and its nibble by a
-// shift, and looks it up in the row. The lookup ignores higher bits.
-inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
-                       Lanes& second) {
-  const __m512 table = _mm512_load_ps(products.values);
-  const __m512i shifts =
-      _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
-  // A broadcast from memory costs no shuffle, one from a general register does.
-  const auto word = [p](int at) { return _mm_set_ss(*reinterpret_cast<const AnyWord*>(p + at)); };
-  const auto sixteen = [&](int at) {
-    const __m512 words = _mm512_mask_broadcastss_ps(_mm512_maskz_broadcastss_ps(kAll, word(at)),
-                                                    0xFF00, word(at + 4));
-    const __m512i codes = _mm512_maskz_srlv_epi32(kAll, _mm512_castps_si512(words), shifts);
-    return Lanes{_mm512_maskz_permutexvar_ps(kAll, codes, table)};
-  };
-  first = sixteen(0);
-  second = sixteen(8);
-}
-// The same, sixteen numbers in the lanes 0 8 1 9 ... 7 15: a shift of 64 bits serves both halves of a
-// word, so that it takes no blend. paired() puts sixteen of anything into these lanes, unpaired() back.
-inline void load_mxfp4_paired(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
-                              Lanes& second) {
-  constexpr __mmask8 kAllQuads = 0xFF;
-  const __m512 table = _mm512_load_ps(products.values);
-  const __m512i shifts = _mm512_setr_epi64(0, 4, 8, 12, 16, 20, 24, 28);
-  const auto sixteen = [&](int at) {
-    const __m512d words = _mm512_maskz_broadcastsd_pd(
-        kAllQuads, _mm_set_sd(*reinterpret_cast<const AnyTwoWords*>(p + at)));
-    const __m512i codes = _mm512_maskz_srlv_epi64(kAllQuads, _mm512_castpd_si512(words), shifts);
-    return Lanes{_mm512_maskz_permutexvar_ps(kAll, codes, table)};
-  };
-  first = sixteen(0);
-  second = sixteen(8);
-}
-inline Lanes paired(Lanes a) {
-  const __m512i from = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-  return {_mm512_maskz_permutexvar_ps(kAll, from, a.v)};
-}
-inline Lanes unpaired(Lanes a) {
-  const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 1, 3, 5, 7, 9, 11, 13, 15);
-  return {_mm512_maskz_permutexvar_ps(kAll, from, a.v)};
 }
 inline Lanes operator+(Lanes a, Lanes b) { return {_mm512_add_ps(a.v, b.v)}; }
 inline Lanes operator-(Lanes a, Lanes b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -185,30 +134,6 @@ inline Lanes load_bf16(const std::uint16_t* p) {
   const __m256i hi = _mm256_cvtepu16_epi32(_mm256_extracti128_si256(h, 1));
   return {_mm256_castsi256_ps(_mm256_slli_epi32(lo, 16)),
           _mm256_castsi256_ps(_mm256_slli_epi32(hi, 16))};
-}
-// As above, but the two bytes of a product are looked up apart, 32 at once. Numbers d and d + 8 of a half
-// share a lane until the last step.
-inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
-                       Lanes& second) {
-  const auto twice = [](const std::uint8_t* from) {
-    return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-  };
-  // Bytes in the order of the numbers they hold: 0 8 1 9 2 10 3 11 and so on, each byte twice.
-  const __m256i order = _mm256_setr_epi8(0, 4, 0, 4, 1, 5, 1, 5, 8, 12, 8, 12, 9, 13, 9, 13,  //
-                                         2, 6, 2, 6, 3, 7, 3, 7, 10, 14, 10, 14, 11, 15, 11, 15);
-  const __m256i bytes = _mm256_shuffle_epi8(twice(p), order);
-  // Odd numbers are high nibbles.
-  const __m256i codes = _mm256_and_si256(
-      _mm256_blend_epi16(bytes, _mm256_srli_epi16(bytes, 4), 0xAA), _mm256_set1_epi8(15));
-  const __m256i low = _mm256_shuffle_epi8(twice(products.low), codes);
-  const __m256i high = _mm256_shuffle_epi8(twice(products.high), codes);
-  const auto half = [](__m256i found) {
-    return Lanes{_mm256_castsi256_ps(_mm256_slli_epi32(found, 16)),
-                 _mm256_castsi256_ps(
-                     _mm256_and_si256(found, _mm256_set1_epi32(static_cast<int>(0xFFFF0000))))};
-  };
-  first = half(_mm256_unpacklo_epi8(low, high));
-  second = half(_mm256_unpackhi_epi8(low, high));
 }
 inline Lanes operator+(Lanes a, Lanes b) {
   return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
@@ -300,12 +225,6 @@ inline Lanes load_bf16(const std::uint16_t* p) {
     return f;
   });
 }
-inline void load_mxfp4(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
-                       Lanes& second) {
-  const auto value = [&](int i) { return products.values[(p[i / 2] >> (4 * (i % 2))) & 15]; };
-  first = each([&](int i) { return value(i); });
-  second = each([&](int i) { return value(i + kLanes); });
-}
 inline Lanes operator+(Lanes a, Lanes b) {
   return each([&](int i) { return a.v[i] + b.v[i]; });
 }
@@ -376,15 +295,6 @@ inline Lanes load_bf16(const std::uint16_t* p, int n) {
   std::memcpy(full, p, static_cast<std::size_t>(n) * sizeof(std::uint16_t));
   return load_bf16(full);
 }
-#if !defined(__AVX512F__)
-// Here every order of lanes costs the same.
-inline void load_mxfp4_paired(const std::uint8_t* p, const Mxfp4Products& products, Lanes& first,
-                              Lanes& second) {
-  load_mxfp4(p, products, first, second);
-}
-inline Lanes paired(Lanes a) { return a; }
-inline Lanes unpaired(Lanes a) { return a; }
-#endif
 inline Lanes abs(Lanes a) { return bit_and(a, 0x7FFFFFFFu); }
 // b if either is NaN.
 inline Lanes min(Lanes a, Lanes b) { return select(less(a, b), a, b); }

@@ -21,7 +21,7 @@ namespace {
 
 using base::Error;
 
-// A thread's stack down to the deepest kernel, which keeps half of this on it.
+// A thread's stack down to the deepest kernel, which keeps two thirds of this on it.
 constexpr std::uint64_t kStackBytes = std::uint64_t{1} << 20;
 // More than any machine this runs on has; far more would not start.
 constexpr int kMostThreads = 1024;

@@ -19,10 +19,18 @@ inline constexpr int kBackwardSpan = kRegisters >= 32 ? 4 : 1;
 inline constexpr std::int64_t kBackwardTileRows = 64;
 inline constexpr std::int64_t kBackwardTileCols = 512;
 inline constexpr std::int64_t kBackwardBatch = 128;
-// One or two tokens read W in registers, so many Lanes wide ...
-inline constexpr int kBackwardDirectSpan = kRegisters >= 32 ? 4 : 2;
-// ... and this many rows at a time, between which their chains wait in d_x.
-inline constexpr std::int64_t kBackwardRows = 8;
+// A few tokens read W in registers instead, so many tokens times Lanes together ...
+template <class Rows>
+inline constexpr int kBackwardDirectTokens = kRegisters >= 32 ? 4 : 4 / Rows::kStep;
+template <class Rows>
+inline constexpr int kBackwardDirectSpan = kRegisters >= 32 ? 4 : Rows::kStep;
+// ... and this many rows at a time, which stay in the second-level cache while the tokens pass; between
+// them chains wait in d_x.
+template <class Rows>
+inline constexpr std::int64_t kBackwardRows = kReorders<Rows> ? 32 : 16;
+// At most so many tokens: W is decoded anew for every block of them, which costs more where MXFP4 is.
+template <class Rows>
+inline constexpr std::int64_t kBackwardDirect = kRegisters >= 32 || !kReorders<Rows> ? 32 : 8;
 
 // The coefficients of a chain: element (t, o) of d_y, or of its transpose.
 struct Coefficients {
@@ -52,12 +60,14 @@ inline void backward_block(const Coefficients& d_y, const Rows& w, std::int64_t 
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 8
-    for (int s = 0; s < S; ++s) sum[t][s] = mode.begin(load(d_x + t * x_stride + s * kLanes));
+    for (int s = 0; s < S; ++s) {
+      sum[t][s] = as_decoded<Rows>(mode.begin(load(d_x + t * x_stride + s * kLanes)));
+    }
   }
   for (std::int64_t o = 0; o < rows; ++o) {
     Lanes wide[S];
 #pragma GCC unroll 8
-    for (int s = 0; s < S; s += kStep) w.load(row + o, col + s * kLanes, wide + s);
+    for (int s = 0; s < S; s += kStep) load_as_decoded(w, row + o, col + s * kLanes, wide + s);
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
       const Lanes factor = broadcast(d_y.at(t, o));
@@ -70,7 +80,7 @@ inline void backward_block(const Coefficients& d_y, const Rows& w, std::int64_t 
 #pragma GCC unroll 8
     for (int s = 0; s < S; ++s) {
       float* at = d_x + t * x_stride + s * kLanes;
-      store(at, mode.end(sum[t][s], load(at)));
+      store(at, mode.end(in_order<Rows>(sum[t][s]), load(at)));
     }
   }
 }
@@ -105,7 +115,7 @@ inline void backward_span(const Coefficients& d_y, const Rows& w, std::int64_t r
   }
 }
 
-// All tokens, in register blocks, over `count` columns of float32 rows; before(t) is called ahead of
+// All tokens, in register blocks, over `count` columns of float32 rows; before() is called ahead of
 // every block.
 template <class Mode, class Before>
 inline void backward_tokens(const Coefficients& d_y, const F32Rows& w, std::int64_t rows,
@@ -113,8 +123,9 @@ inline void backward_tokens(const Coefficients& d_y, const F32Rows& w, std::int6
                             std::int64_t tokens, Mode mode, Before before) {
   std::int64_t t = 0;
   const auto blocks = [&]<int T>(Number<T>) {
-    for (; t + T <= tokens; t += T) {
-      before(t);
+    // The last eight are four and four: in a block of two, few chains would wait for themselves.
+    for (; t + T <= tokens && (T <= 4 || tokens - t != 8); t += T) {
+      before();
       const Coefficients from = {d_y.data + t * d_y.t_stride, d_y.t_stride, d_y.o_stride};
       backward_span<T, kBackwardSpan>(from, w, 0, rows, 0, count, d_x + t * x_stride, x_stride,
                                       mode);
@@ -128,14 +139,25 @@ inline void backward_tokens(const Coefficients& d_y, const F32Rows& w, std::int6
   blocks(Number<1>{});
 }
 
-// T tokens, W read in place.
-template <int T, class Rows>
+// A few tokens, W read in place.
+template <class Rows>
 inline void backward_direct(const float* d_y, const Rows& w, float* d_x, std::int64_t rows,
-                            std::int64_t cols, std::int64_t col_begin, std::int64_t col_end) {
-  for (std::int64_t row = 0; row < rows; row += kBackwardRows) {
-    const std::int64_t n = rows - row < kBackwardRows ? rows - row : kBackwardRows;
-    backward_span<T, kBackwardDirectSpan>(Coefficients{d_y + row, rows, 1}, w, row, n, col_begin,
-                                          col_end - col_begin, d_x + col_begin, cols, Continue{});
+                            std::int64_t cols, std::int64_t col_begin, std::int64_t col_end,
+                            std::int64_t tokens) {
+  constexpr std::int64_t kRows = kBackwardRows<Rows>;
+  for (std::int64_t row = 0; row < rows; row += kRows) {
+    const std::int64_t n = rows - row < kRows ? rows - row : kRows;
+    std::int64_t t = 0;
+    const auto blocks = [&]<int T>(Number<T>) {
+      for (; t + T <= tokens; t += T) {
+        backward_span<T, kBackwardDirectSpan<Rows>>(Coefficients{d_y + t * rows + row, rows, 1}, w,
+                                                    row, n, col_begin, col_end - col_begin,
+                                                    d_x + t * cols + col_begin, cols, Continue{});
+      }
+    };
+    if constexpr (kBackwardDirectTokens<Rows> >= 4) blocks(Number<4>{});
+    blocks(Number<2>{});
+    blocks(Number<1>{});
   }
 }
 
@@ -160,10 +182,10 @@ inline void backward_tile(const float* d_y, std::int64_t w_rows, const Rows& w, 
   const std::int64_t blocks = (tokens + kBackwardTokens - 1) / kBackwardTokens;
   const std::int64_t share = (ahead + blocks - 1) / blocks;
   for (std::int64_t at = 0; at < count; at += kPanel) {
+    std::int64_t o = 0;
     backward_tokens(Coefficients{d_y + row, w_rows, 1}, F32Rows{tile + at * rows, kPanel}, rows,
-                    width(at), d_x + col + at, x_stride, tokens, Continue{}, [&](std::int64_t t) {
-                      const std::int64_t first = t / kBackwardTokens * share;
-                      for (std::int64_t o = first; o < ahead && o < first + share; ++o) {
+                    width(at), d_x + col + at, x_stride, tokens, Continue{}, [&] {
+                      for (std::int64_t n = 0; n < share && o < ahead; ++n, ++o) {
                         prefetch_row(w, row + rows + o, col + at, width(at));
                       }
                     });
@@ -172,9 +194,10 @@ inline void backward_tile(const float* d_y, std::int64_t w_rows, const Rows& w, 
 
 inline void backward(const float* d_y, const Weight& w, float* d_x, std::int64_t tokens,
                      std::int64_t col_begin, std::int64_t col_end) {
-  with_rows(w, [&](const auto& of_w) {
-    if (tokens == 1) return backward_direct<1>(d_y, of_w, d_x, w.rows, w.cols, col_begin, col_end);
-    if (tokens == 2) return backward_direct<2>(d_y, of_w, d_x, w.rows, w.cols, col_begin, col_end);
+  with_rows(w, [&]<class Rows>(const Rows& of_w) {
+    if (tokens <= kBackwardDirect<Rows>) {
+      return backward_direct(d_y, of_w, d_x, w.rows, w.cols, col_begin, col_end, tokens);
+    }
     for (std::int64_t t = 0; t < tokens; t += kBackwardBatch) {
       const std::int64_t n = tokens - t < kBackwardBatch ? tokens - t : kBackwardBatch;
       for (std::int64_t col = col_begin; col < col_end; col += kBackwardTileCols) {
@@ -196,7 +219,7 @@ inline void outer_add(float scale, const float* a, std::int64_t a_stride, const 
                       std::int64_t b_stride, float* c, std::int64_t c_stride, std::int64_t tokens,
                       std::int64_t rows, std::int64_t cols) {
   backward_tokens(Coefficients{a, 1, a_stride}, F32Rows{b, b_stride}, tokens, cols, c, c_stride,
-                  rows, AddFinished{scale}, [](std::int64_t) {});
+                  rows, AddFinished{scale}, [] {});
 }
 
 }  // namespace engine::ops::LAZYLORA_ISA

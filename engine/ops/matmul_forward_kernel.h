@@ -3,10 +3,11 @@
 // y = x W^T. Sixteen chains of fma and the tree of lanes.h for every number: the sixteen lanes of
 // one register (two with AVX2) are the partial sums of one (t, o).
 //
-// One or two tokens read W once, in registers, a few rows side by side, as a chain alone would wait
-// for itself. More tokens go through tiles: columns in blocks; in each, a few rows of W are widened
-// once into a tile that stays in the first-level cache while all tokens of a batch pass in register
-// blocks. Between column blocks the partial sums, all sixteen, lie in memory, which is exact.
+// A few tokens read W in registers, a few rows side by side, as a chain alone would wait for itself: it is
+// decoded anew for every block of tokens, out of the first-level cache. More tokens go through tiles:
+// columns in blocks; in each, a few rows of W are widened once into a tile that stays in the first-level
+// cache while all tokens of a batch pass in register blocks. Between column blocks the partial sums, all
+// sixteen, lie in memory, which is exact.
 
 #include <cstdint>
 
@@ -29,8 +30,10 @@ inline constexpr std::int64_t kForwardWaiting = 8192;
 // Elements of a batch that stay in the second level as a whole: its sums need not wait for all rows
 // to pass a column block.
 inline constexpr std::int64_t kForwardStay = 262144;
-// At most this many tokens read W in registers.
-inline constexpr std::int64_t kForwardDirect = 2;
+// At most this many tokens read W in registers, and at most so many numbers of theirs: they should stay in
+// the second level, and lie on the stack where they are put into another order of lanes.
+inline constexpr std::int64_t kForwardDirect = kRegisters >= 32 ? 32 : 8;
+inline constexpr std::int64_t kForwardDirectNumbers = 163840;
 
 // What becomes of a finished sum.
 struct Assign {
@@ -43,7 +46,7 @@ struct AddScaled {
   }
 };
 
-// T x R chains over `count` columns, W read in place.
+// T x R chains over `count` columns, W read in place; x as decoded.
 template <int T, int R, class Rows, class Finish>
 inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w, std::int64_t row,
                            std::int64_t count, float* y, std::int64_t y_stride, Finish finish) {
@@ -58,24 +61,30 @@ inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w,
   std::int64_t i = 0;
   Walk walk(w, row);
   for (; i + kStep * kLanes <= count; i += kStep * kLanes) {
-    Lanes wide[R][kStep];
+    Lanes at[T][kStep];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) walk.load(r, i, wide[r]);
-    walk.next(i);
+    for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 2
-    for (int s = 0; s < kStep; ++s) {
-#pragma GCC unroll 8
-      for (int t = 0; t < T; ++t) {
-        const Lanes at = Walk::ordered(load(x + t * x_stride + i + s * kLanes));
-#pragma GCC unroll 8
-        for (int r = 0; r < R; ++r) sums[t][r] = fma(at, wide[r][s], sums[t][r]);
+      for (int s = 0; s < kStep; ++s) {
+        at[t][s] = load(x + t * x_stride + i + s * kLanes);
       }
     }
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      Lanes wide[kStep];
+      walk.load(r, i, wide);
+#pragma GCC unroll 2
+      for (int s = 0; s < kStep; ++s) {
+#pragma GCC unroll 8
+        for (int t = 0; t < T; ++t) sums[t][r] = fma(at[t][s], wide[s], sums[t][r]);
+      }
+    }
+    walk.next();
   }
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) sums[t][r] = Walk::natural(sums[t][r]);
+    for (int r = 0; r < R; ++r) sums[t][r] = in_order<Rows>(sums[t][r]);
   }
   const int left = static_cast<int>(count - i);
   if (left > 0) {
@@ -218,23 +227,57 @@ inline void forward_group(const float* x, const Rows& w, float* y, std::int64_t 
   }
 }
 
+// All tokens times R rows from `row` on, at most T at a time.
+template <int T, int R, class Rows, class Finish>
+inline void forward_rows(const float* x, const Rows& w, std::int64_t row, std::int64_t cols,
+                         float* y, std::int64_t y_stride, std::int64_t tokens, Finish finish) {
+  std::int64_t t = 0;
+  const auto blocks = [&]<int N>(Number<N>) {
+    for (; t + N <= tokens; t += N) {
+      forward_direct<N, R>(x + t * cols, cols, w, row, cols, y + t * y_stride, y_stride, finish);
+    }
+  };
+  if constexpr (T >= 4) {
+    blocks(Number<4>{});
+    blocks(Number<3>{});
+  }
+  if constexpr (T >= 2) blocks(Number<2>{});
+  blocks(Number<1>{});
+}
+
+// A few tokens, blocks of T x R chains, W read in place.
+template <int T, int R, class Rows, class Finish>
+inline void forward_few(const float* x, const Rows& w, std::int64_t row_begin, std::int64_t row_end,
+                        std::int64_t cols, float* y, std::int64_t y_stride, std::int64_t tokens,
+                        Finish finish) {
+  alignas(64) float reordered[kReorders<Rows> ? kForwardDirectNumbers : 1];
+  if constexpr (kReorders<Rows>) {
+    for (std::int64_t i = 0; i < tokens * cols; i += kLanes) {
+      store(reordered + i, as_decoded<Rows>(load(x + i)));
+    }
+    x = reordered;
+  }
+  std::int64_t row = row_begin;
+  for (; row + R <= row_end; row += R) {
+    forward_rows<T, R>(x, w, row, cols, y, y_stride, tokens, finish);
+  }
+  for (; row < row_end; ++row) {
+    forward_rows<T, 1>(x, w, row, cols, y, y_stride, tokens, finish);
+  }
+}
+
 template <class Finish>
 inline void forward_all(const float* x, const Weight& w, float* y, std::int64_t tokens,
                         std::int64_t row_begin, std::int64_t row_end, Finish finish) {
   with_rows(w, [&](const auto& of_w) {
-    if (tokens <= kForwardDirect) {
-      const auto direct = [&]<int T>(Number<T>) {
-        constexpr int R = kRegisters >= 32 ? 6 : 2;
-        std::int64_t row = row_begin;
-        for (; row + R <= row_end; row += R) {
-          forward_direct<T, R>(x, w.cols, of_w, row, w.cols, y, w.rows, finish);
-        }
-        for (; row < row_end; ++row) {
-          forward_direct<T, 1>(x, w.cols, of_w, row, w.cols, y, w.rows, finish);
-        }
+    if (tokens <= kForwardDirect && tokens * w.cols <= kForwardDirectNumbers) {
+      const auto few = [&]<int T, int R>(Number<T>, Number<R>) {
+        forward_few<T, R>(x, of_w, row_begin, row_end, w.cols, y, w.rows, tokens, finish);
       };
-      if (tokens == 1) direct(Number<1>{});
-      if (tokens == 2) direct(Number<2>{});
+      constexpr bool kMany = kRegisters >= 32;
+      if (tokens == 1) few(Number<1>{}, Number < kMany ? 6 : 3 > {});
+      if (tokens == 2) few(Number<2>{}, Number < kMany ? 6 : 2 > {});
+      if (tokens > 2) few(Number<4>{}, Number < kMany ? 4 : 1 > {});
       return;
     }
     for (std::int64_t t = 0; t < tokens; t += kForwardBatch) {
