@@ -34,6 +34,10 @@ inline constexpr std::int64_t kForwardStay = 262144;
 // the second level, and lie on the stack where they are put into another order of lanes.
 inline constexpr std::int64_t kForwardDirect = kRegisters >= 32 ? 32 : 8;
 inline constexpr std::int64_t kForwardDirectNumbers = 163840;
+// Rows whose chains are in registers together with those of one token, of two, and of four.
+inline constexpr int kRowsOfOne = kRegisters >= 32 ? 6 : 3;
+inline constexpr int kRowsOfTwo = kRegisters >= 32 ? 6 : 2;
+inline constexpr int kRowsOfFour = kRegisters >= 32 ? 4 : 1;
 
 // What becomes of a finished sum.
 struct Assign {
@@ -274,10 +278,9 @@ inline void forward_all(const float* x, const Weight& w, float* y, std::int64_t 
       const auto few = [&]<int T, int R>(Number<T>, Number<R>) {
         forward_few<T, R>(x, of_w, row_begin, row_end, w.cols, y, w.rows, tokens, finish);
       };
-      constexpr bool kMany = kRegisters >= 32;
-      if (tokens == 1) few(Number<1>{}, Number < kMany ? 6 : 3 > {});
-      if (tokens == 2) few(Number<2>{}, Number < kMany ? 6 : 2 > {});
-      if (tokens > 2) few(Number<4>{}, Number < kMany ? 4 : 1 > {});
+      if (tokens == 1) few(Number<1>{}, Number<kRowsOfOne>{});
+      if (tokens == 2) few(Number<2>{}, Number<kRowsOfTwo>{});
+      if (tokens > 2) few(Number<4>{}, Number<kRowsOfFour>{});
       return;
     }
     for (std::int64_t t = 0; t < tokens; t += kForwardBatch) {
