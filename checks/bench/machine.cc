@@ -81,12 +81,13 @@ double fma_chain_flops(std::string_view instruction_set) {
   return 2.0 * (instruction_set == "avx512" ? 16 : 8) * kChains * kSteps;
 }
 
-__attribute__((target("avx2"))) void read_all(std::span<const std::byte> bytes) {
+__attribute__((target("avx2"))) void read_all(std::span<const std::byte> bytes,
+                                              bool with_prefetch) {
   constexpr std::size_t kLine = 64, kAhead = 4096;
   __m256i any = _mm256_setzero_si256();
   for (std::size_t at = 0; at + kLine <= bytes.size(); at += kLine) {
     const auto* p = reinterpret_cast<const __m256i*>(bytes.data() + at);
-    __builtin_prefetch(bytes.data() + at + kAhead);
+    if (with_prefetch) __builtin_prefetch(bytes.data() + at + kAhead);
     any = _mm256_or_si256(any, _mm256_or_si256(_mm256_loadu_si256(p), _mm256_loadu_si256(p + 1)));
   }
   sink = static_cast<float>(_mm256_extract_epi32(any, 0));

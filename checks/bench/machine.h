@@ -17,7 +17,7 @@ float run_loading_chains(std::string_view instruction_set);
 // How many floating-point operations a run of them is, two an fma and lane.
 double fma_chain_flops(std::string_view instruction_set);
 
-// Reads every byte once, in order, with a prefetch a little ahead.
-void read_all(std::span<const std::byte> bytes);
+// Reads every byte once, in order; with a prefetch a little ahead, or leaving that to the processor.
+void read_all(std::span<const std::byte> bytes, bool with_prefetch);
 
 }  // namespace checks::bench

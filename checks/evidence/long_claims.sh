@@ -8,6 +8,7 @@ declare -A takes=(
   [0016-speed]="half an hour, best on a quiet machine"
   [0017-tokens]="minutes, and what \`make tokenizer-parity\` fetches"
   [0018-speed]="half an hour, best on a quiet machine"
+  [0019-speed]="half an hour, best on a quiet machine"
 )
 
 # The last lines of FILE, in which a check says what came out.
@@ -110,21 +111,21 @@ END
   [ "$(sed -n 's/^step_[^:]*: loss //p' "$here/sweeps.txt" | sort -u | wc -l)" -eq 1 ] || { echo "0015-memory: the step's loss depends on memory" >&2; return 1; }
 }
 
-speed() {
-  readme <<'END'
-# How fast the kernels, the streaming and several sequences are, on one machine
+speed() { # [WITH_WHAT]
+  readme <<END
+# How fast the kernels, the streaming and several sequences are, on one machine${1:+, $1}
 
 Ratios, each within one process; docs/performance.md says how they are taken. They are of this machine and hour, so that
 all of them lie in may_differ/. What is compared when this is made again is that reading beside computing and the
-forecast hold what `make bench-stream` and `make bench-sequences` hold them to, and that the forward's digests are equal.
+forecast hold what \`make bench-stream\` and \`make bench-sequences\` hold them to, and that the forward's digests are equal.
 
 | file | what |
 |---|---|
-| `forward.txt` | digest of the logits of a forward of 128 tokens on `medium`, with AVX2 and with AVX-512 |
-| `may_differ/products_avx2.txt`, `may_differ/products_avx512.txt` | matrix products beside the fma peak, OpenBLAS and the read rate: median, quartiles, rounds kept |
-| `may_differ/stream_64.txt`, `may_differ/stream_128.txt` | step over the longer of device and processor, 64 and 128 tokens |
-| `may_differ/sequences.txt` | tokens an hour against sequences a step, and the forecast |
-| `may_differ/forward_avx2.txt`, `may_differ/forward_avx512.txt` | that forward with one thread, and what it took |
+| \`forward.txt\` | digest of the logits of a forward of 128 tokens on \`medium\`, with AVX2 and with AVX-512 |
+| \`may_differ/products_avx2.txt\`, \`may_differ/products_avx512.txt\` | matrix products beside the fma peak, OpenBLAS and the read rate: median, quartiles, rounds kept |
+| \`may_differ/stream_64.txt\`, \`may_differ/stream_128.txt\` | step over the longer of device and processor, 64 and 128 tokens |
+| \`may_differ/sequences.txt\` | tokens an hour against sequences a step, and the forecast |
+| \`may_differ/forward_avx2.txt\`, \`may_differ/forward_avx512.txt\` | that forward with one thread, and what it took |
 END
   run may_differ/bench.txt "$root/checks/bench.sh" "$build"
   mv "$build"/bench/products_{avx2,avx512}.txt "$here/may_differ/"
@@ -144,6 +145,7 @@ END
 }
 0016-speed() { speed; }
 0018-speed() { speed; } # again, with the kernels for few tokens
+0019-speed() { speed "with rows that ask for their own bytes"; }
 
 0017-tokens() {
   readme <<'END'

@@ -34,10 +34,20 @@ inline constexpr std::int64_t kForwardStay = 262144;
 // the second level, and lie on the stack where they are put into another order of lanes.
 inline constexpr std::int64_t kForwardDirect = kRegisters >= 32 ? 32 : 8;
 inline constexpr std::int64_t kForwardDirectNumbers = 163840;
-// Rows whose chains are in registers together with those of one token, of two, and of four.
-inline constexpr int kRowsOfOne = kRegisters >= 32 ? 6 : 3;
-inline constexpr int kRowsOfTwo = kRegisters >= 32 ? 6 : 2;
-inline constexpr int kRowsOfFour = kRegisters >= 32 ? 4 : 1;
+// Rows whose chains are in registers together with those of one token, of two, and of four: fewer where a
+// scale's products take a register too.
+template <class Rows>
+inline constexpr int kRowsOfOne = kRegisters >= 32  ? 8
+                                  : kReorders<Rows> ? 3
+                                                    : 6;
+template <class Rows>
+inline constexpr int kRowsOfTwo = kRegisters < 32   ? 2
+                                  : kReorders<Rows> ? 6
+                                                    : 8;
+template <class Rows>
+inline constexpr int kRowsOfFour = kRegisters < 32   ? 1
+                                   : kReorders<Rows> ? 4
+                                                     : 6;
 
 // What becomes of a finished sum.
 struct Assign {
@@ -63,8 +73,8 @@ inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w,
     for (int r = 0; r < R; ++r) sums[t][r] = zero();
   }
   std::int64_t i = 0;
-  Walk walk(w, row);
-  for (; i + kStep * kLanes <= count; i += kStep * kLanes) {
+  // One step, whose weights widen_step(r, to) widens.
+  const auto step = [&](auto widen_step) {
     Lanes at[T][kStep];
 #pragma GCC unroll 8
     for (int t = 0; t < T; ++t) {
@@ -76,14 +86,23 @@ inline void forward_direct(const float* x, std::int64_t x_stride, const Rows& w,
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       Lanes wide[kStep];
-      walk.load(r, i, wide);
+      widen_step(r, wide);
 #pragma GCC unroll 2
       for (int s = 0; s < kStep; ++s) {
 #pragma GCC unroll 8
         for (int t = 0; t < T; ++t) sums[t][r] = fma(at[t][s], wide[s], sums[t][r]);
       }
     }
+    i += kStep * kLanes;
+  };
+  Walk walk(w, row);
+  while (i + Walk::kSteps * kStep * kLanes <= count) {
+#pragma GCC unroll 4
+    for (int n = 0; n < Walk::kSteps; ++n) step([&](int r, Lanes* to) { walk.load(r, n, to); });
     walk.next();
+  }
+  while (i + kStep * kLanes <= count) {
+    step([&](int r, Lanes* to) { load_as_decoded(w, row + r, i, to); });
   }
 #pragma GCC unroll 8
   for (int t = 0; t < T; ++t) {
@@ -273,14 +292,14 @@ inline void forward_few(const float* x, const Rows& w, std::int64_t row_begin, s
 template <class Finish>
 inline void forward_all(const float* x, const Weight& w, float* y, std::int64_t tokens,
                         std::int64_t row_begin, std::int64_t row_end, Finish finish) {
-  with_rows(w, [&](const auto& of_w) {
+  with_rows(w, [&]<class Rows>(const Rows& of_w) {
     if (tokens <= kForwardDirect && tokens * w.cols <= kForwardDirectNumbers) {
       const auto few = [&]<int T, int R>(Number<T>, Number<R>) {
         forward_few<T, R>(x, of_w, row_begin, row_end, w.cols, y, w.rows, tokens, finish);
       };
-      if (tokens == 1) few(Number<1>{}, Number<kRowsOfOne>{});
-      if (tokens == 2) few(Number<2>{}, Number<kRowsOfTwo>{});
-      if (tokens > 2) few(Number<4>{}, Number<kRowsOfFour>{});
+      if (tokens == 1) few(Number<1>{}, Number<kRowsOfOne<Rows>>{});
+      if (tokens == 2) few(Number<2>{}, Number<kRowsOfTwo<Rows>>{});
+      if (tokens > 2) few(Number<4>{}, Number<kRowsOfFour<Rows>>{});
       return;
     }
     for (std::int64_t t = 0; t < tokens; t += kForwardBatch) {

@@ -23,57 +23,72 @@ using base::LAZYLORA_ISA::store;
 using base::LAZYLORA_ISA::zero;
 
 // The three forms of a weight: `load` widens kStep Lanes of a row, kStepBytes of memory, from a column
-// that is a multiple of them; `tail` the last n < 16 columns (MXFP4 has none).
-// `at` is the address of a column's bytes, which prefetches want.
+// that is a multiple of them; `tail` the last n < 16 columns (MXFP4 has none). `at` and `scale_at` are the
+// addresses of a column's bytes and scale, and `widen` reads from there, in the order of lanes that costs
+// least to decode; the next row lies row_bytes and row_scales further on.
 struct F32Rows {
-  static constexpr int kStep = 1, kStepBytes = 64;
+  static constexpr int kStep = 1, kStepBytes = 64, kStepScales = 0;
   const float* data;
   std::int64_t stride;
-  void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    w[0] = base::LAZYLORA_ISA::load(data + row * stride + col);
+  static void widen(const std::uint8_t* bytes, const std::uint8_t*, Lanes* w) {
+    w[0] = base::LAZYLORA_ISA::load(reinterpret_cast<const float*>(bytes));
   }
-  const void* at(std::int64_t row, std::int64_t col) const { return data + row * stride + col; }
+  void load(std::int64_t row, std::int64_t col, Lanes* w) const { widen(at(row, col), nullptr, w); }
+  const std::uint8_t* at(std::int64_t row, std::int64_t col) const {
+    return reinterpret_cast<const std::uint8_t*>(data + row * stride + col);
+  }
+  const std::uint8_t* scale_at(std::int64_t, std::int64_t) const { return nullptr; }
+  std::int64_t row_bytes() const { return 4 * stride; }
+  std::int64_t row_scales() const { return 0; }
   Lanes tail(std::int64_t row, std::int64_t col, int n) const {
     return base::LAZYLORA_ISA::load(data + row * stride + col, n);
   }
 };
 
 struct Bf16Rows {
-  static constexpr int kStep = 1, kStepBytes = 32;
+  static constexpr int kStep = 1, kStepBytes = 32, kStepScales = 0;
   const std::uint16_t* data;
   std::int64_t stride;
-  void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    w[0] = base::LAZYLORA_ISA::load_bf16(data + row * stride + col);
+  static void widen(const std::uint8_t* bytes, const std::uint8_t*, Lanes* w) {
+    w[0] = base::LAZYLORA_ISA::load_bf16(reinterpret_cast<const std::uint16_t*>(bytes));
   }
-  const void* at(std::int64_t row, std::int64_t col) const { return data + row * stride + col; }
+  void load(std::int64_t row, std::int64_t col, Lanes* w) const { widen(at(row, col), nullptr, w); }
+  const std::uint8_t* at(std::int64_t row, std::int64_t col) const {
+    return reinterpret_cast<const std::uint8_t*>(data + row * stride + col);
+  }
+  const std::uint8_t* scale_at(std::int64_t, std::int64_t) const { return nullptr; }
+  std::int64_t row_bytes() const { return 2 * stride; }
+  std::int64_t row_scales() const { return 0; }
   Lanes tail(std::int64_t row, std::int64_t col, int n) const {
     return base::LAZYLORA_ISA::load_bf16(data + row * stride + col, n);
   }
 };
 
 struct Mxfp4Rows {
-  static constexpr int kStep = 2, kStepBytes = 16;
+  static constexpr int kStep = 2, kStepBytes = 16, kStepScales = 1;
   const std::uint8_t* codes;
   const std::uint8_t* scales;
   std::int64_t cols;
-  // Shifts, where a division of signed numbers would cost three more instructions a group.
-  const base::Mxfp4Products& products(std::int64_t row, std::int64_t col) const {
-    return base::kMxfp4Products.of[scales[(row * cols + col) >> 5]];
-  }
-  const std::uint8_t* codes_of(std::int64_t row, std::int64_t col) const {
-    return codes + ((row * cols + col) >> 1);
+  static void widen(const std::uint8_t* bytes, const std::uint8_t* scale, Lanes* w) {
+    base::LAZYLORA_ISA::load_mxfp4_as_decoded(bytes, base::kMxfp4Products.of[*scale], w[0], w[1]);
   }
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    base::LAZYLORA_ISA::load_mxfp4(codes_of(row, col), products(row, col), w[0], w[1]);
+    base::LAZYLORA_ISA::load_mxfp4(at(row, col), base::kMxfp4Products.of[*scale_at(row, col)], w[0],
+                                   w[1]);
   }
-  void load_as_decoded(std::int64_t row, std::int64_t col, Lanes* w) const {
-    base::LAZYLORA_ISA::load_mxfp4_as_decoded(codes_of(row, col), products(row, col), w[0], w[1]);
+  // Shifts, where a division of signed numbers would cost three more instructions a group.
+  const std::uint8_t* at(std::int64_t row, std::int64_t col) const {
+    return codes + ((row * cols + col) >> 1);
   }
-  const void* at(std::int64_t row, std::int64_t col) const { return codes_of(row, col); }
+  const std::uint8_t* scale_at(std::int64_t row, std::int64_t col) const {
+    return scales + ((row * cols + col) >> 5);
+  }
+  std::int64_t row_bytes() const { return cols >> 1; }
+  std::int64_t row_scales() const { return cols >> 5; }
   Lanes tail(std::int64_t, std::int64_t, int) const { return zero(); }
 };
 
-// Whether a form can be loaded in an order of lanes of its own, which costs less.
+// Whether a form has an order of lanes of its own, which costs less.
 template <class Rows>
 inline constexpr bool kReorders = false;
 template <>
@@ -82,11 +97,7 @@ inline constexpr bool kReorders<Mxfp4Rows> = true;
 // Loads in that order, brings other Lanes into it, and back; a form without one is loaded as it is.
 template <class Rows>
 inline void load_as_decoded(const Rows& w, std::int64_t row, std::int64_t col, Lanes* to) {
-  if constexpr (kReorders<Rows>) {
-    w.load_as_decoded(row, col, to);
-  } else {
-    w.load(row, col, to);
-  }
+  Rows::widen(w.at(row, col), w.scale_at(row, col), to);
 }
 template <class Rows>
 inline Lanes as_decoded(Lanes a) {
@@ -100,74 +111,81 @@ inline Lanes in_order(Lanes a) {
 // What a prefetch brings in.
 inline constexpr std::int64_t kLine = 64;
 
-// Asks for the bytes of W from a row on, in the order of memory, kBytes a step.
-template <std::int64_t kBytes>
-class Ahead {
- public:
-  explicit Ahead(const void* from) : at_(static_cast<const char*>(from)) {}
-  void step() {
-#pragma GCC unroll 8
-    for (std::int64_t byte = 0; byte < kBytes; byte += kLine) __builtin_prefetch(at_ + byte);
-    at_ += kBytes;
-  }
-
- private:
-  const char* at_;
-};
-
-// R rows side by side from `row` on, column by column, for weights that are used once: `load` widens kStep
-// Lanes of row + r as decoded, and `next` goes on. Together the R rows are one piece of memory, and so are
-// the next R, whose bytes are asked for meanwhile.
-template <int R, class Rows>
-class Walk {
- public:
-  Walk(const Rows& w, std::int64_t row) : w_(w), row_(row), ahead_(w.at(row + R, 0)) {}
-  void load(int r, std::int64_t col, Lanes* to) const { load_as_decoded(w_, row_ + r, col, to); }
-  void next() { ahead_.step(); }
-
- private:
-  Rows w_;
-  std::int64_t row_;
-  Ahead<R * Rows::kStepBytes> ahead_;
-};
-
-// MXFP4 is decoded at the rate of instructions, so that those for addresses count: three rows from one
-// pointer, as an address adds one or two strides for nothing. The next rows' scales are asked for at once:
-// they are few, and one that is waited for holds up all rows.
+// Addresses in R rows side by side: three rows from one pointer, as an address adds one or two strides for
+// nothing.
 template <int R>
-class Walk<R, Mxfp4Rows> {
+class Side {
  public:
-  Walk(const Mxfp4Rows& w, std::int64_t row)
-      : code_stride_(w.cols >> 1), scale_stride_(w.cols >> 5), ahead_(w.at(row + R, 0)) {
+  Side(const std::uint8_t* from, std::int64_t stride) : stride_(stride) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kPointers; ++i) {
-      codes_[i] = w.codes + (row + 3 * i) * code_stride_;
-      scales_[i] = w.scales + (row + 3 * i) * scale_stride_;
-    }
-    const std::uint8_t* scales_ahead = w.scales + (row + R) * scale_stride_;
-    for (std::int64_t byte = 0; byte < R * scale_stride_; byte += kLine) {
-      __builtin_prefetch(scales_ahead + byte);
-    }
+    for (int i = 0; i < kPointers; ++i) from_[i] = from + 3 * i * stride;
   }
-  void load(int r, std::int64_t, Lanes* to) const {
-    const auto& products = base::kMxfp4Products.of[scales_[r / 3][r % 3 * scale_stride_]];
-    base::LAZYLORA_ISA::load_mxfp4_as_decoded(codes_[r / 3] + r % 3 * code_stride_, products, to[0],
-                                              to[1]);
-  }
-  void next() {
-    ahead_.step();
+  const std::uint8_t* of(int r) const { return from_[r / 3] + r % 3 * stride_; }
+  void advance(std::int64_t bytes) {
 #pragma GCC unroll 8
-    for (int i = 0; i < kPointers; ++i) {
-      codes_[i] += Mxfp4Rows::kStepBytes;
-      ++scales_[i];
-    }
+    for (int i = 0; i < kPointers; ++i) from_[i] += bytes;
   }
 
  private:
   static constexpr int kPointers = (R + 2) / 3;
-  std::int64_t code_stride_, scale_stride_;
-  const std::uint8_t *codes_[kPointers], *scales_[kPointers];
-  Ahead<R * Mxfp4Rows::kStepBytes> ahead_;
+  std::int64_t stride_;
+  const std::uint8_t* from_[kPointers];
+};
+
+// R rows side by side from `row` on, for weights that are used once. What comes next is asked for meanwhile,
+// scales at once: they are few, and one that is waited for holds up all rows.
+template <int R, class Rows>
+class Walk {
+  // Many rows ask a line at a time for what they will read themselves, and at their end for their own part of
+  // the next R rows: together for as much as a core should have under way, which is memory's latency times
+  // its rate. Memory delivers faster so, by a tenth to a fifth, but few rows do better to ask for the next R
+  // rows from the first byte to the last.
+  static constexpr bool kManyRows = R >= 6;
+  static constexpr std::int64_t kUnderWay = 6144;
+  static constexpr std::int64_t kAhead = kUnderWay / R / kLine * kLine;
+  static constexpr std::int64_t kTurn = kManyRows ? kLine : Rows::kStepBytes;  // bytes of a row
+
+ public:
+  static constexpr int kSteps = kTurn / Rows::kStepBytes;  // of a turn
+
+  Walk(const Rows& w, std::int64_t row)
+      : bytes_(w.at(row, 0), w.row_bytes()),
+        scales_(w.scale_at(row, 0), w.row_scales()),
+        next_rows_(w.at(row + R, 0)),
+        left_(w.row_bytes()),
+        skip_((R - 1) * w.row_bytes()) {
+    const std::uint8_t* scales_ahead = w.scale_at(row + R, 0);
+    for (std::int64_t byte = 0; byte < R * w.row_scales(); byte += kLine) {
+      __builtin_prefetch(scales_ahead + byte);
+    }
+  }
+  // Step `step` of the turn in row + r, as decoded.
+  void load(int r, int step, Lanes* to) const {
+    Rows::widen(bytes_.of(r) + step * Rows::kStepBytes, scales_.of(r) + step * Rows::kStepScales,
+                to);
+  }
+  // On to the next turn. (What only asked would have no effect that a compiler sees, and would go.)
+  void next() {
+    if constexpr (kManyRows) {
+      const std::int64_t ahead = left_ > kAhead ? kAhead : kAhead + skip_;
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) __builtin_prefetch(bytes_.of(r) + ahead);
+    } else {
+#pragma GCC unroll 8
+      for (std::int64_t byte = 0; byte < R * kTurn; byte += kLine) {
+        __builtin_prefetch(next_rows_ + byte);
+      }
+    }
+    next_rows_ += R * kTurn;
+    left_ -= kTurn;
+    bytes_.advance(kTurn);
+    scales_.advance(kSteps * Rows::kStepScales);
+  }
+
+ private:
+  Side<R> bytes_, scales_;
+  const std::uint8_t* next_rows_;
+  std::int64_t left_, skip_;
 };
 
 // body(rows of w in its own form).
@@ -201,8 +219,8 @@ inline void widen_row(const Rows& w, std::int64_t row, std::int64_t col, std::in
 // Asks for `count` columns of one row to come into the second-level cache.
 template <class Rows>
 inline void prefetch_row(const Rows& w, std::int64_t row, std::int64_t col, std::int64_t count) {
-  const auto* from = static_cast<const char*>(w.at(row, col));
-  const auto* end = static_cast<const char*>(w.at(row, col + count));
+  const std::uint8_t* from = w.at(row, col);
+  const std::uint8_t* end = w.at(row, col + count);
   for (; from < end; from += kLine) __builtin_prefetch(from, 0, 2);
 }
 
