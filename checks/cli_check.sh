@@ -271,6 +271,8 @@ done
 (ulimit -f 60 && exec "${train[@]}" "$out/limit" --steps 2) >"$out/stdout" 2>"$out/stderr"
 [ $? -eq 1 ] && grep -q 'lazylora: step 1.*File too large' "$out/stderr"
 verdict "G8 a disk that is full under a run: exit 1 and a line" $?
+"${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 3 --resume >"$out/stdout" 2>"$out/stderr" && grep -q 'all 2 steps are done; --override steps=N' "$out/stderr"
+verdict "a finished run that is resumed says that there is nothing to do, and what asks for more" $?
 rm "$out/run/timings.jsonl"
 "${train[@]}" "$out/run" --steps 2 --checkpoint-every 1 --warmup 3 --resume --override steps=3 >"$out/stdout" 2>"$out/stderr" && grep -q 'begins anew' "$out/stderr" && [ -e "$out/run/timings.jsonl" ]
 verdict "lost timings do not end a run" $?

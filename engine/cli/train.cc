@@ -234,6 +234,10 @@ void announce(const train::OpenRun& run, const std::string& out, ProgressLine& p
   progress.note(fmt::format("run {} in {}", run.run_id, out));
   for (const std::string& notice : run.notices) progress.note(notice);
   if (run.from) progress.note(fmt::format("going on behind {}", run.from->folder.string()));
+  if (run.from && run.from->state.step == run.job.settings.schedule.total) {
+    progress.note(fmt::format("all {} steps are done; --override steps=N asks for more",
+                              run.job.settings.schedule.total));
+  }
   for (const train::SettingChange& change : run.changes) {
     progress.note(fmt::format("{}: {} becomes {}", change.name, change.saved, change.now));
   }

@@ -69,12 +69,14 @@ struct Mxfp4Rows {
   const std::uint8_t* codes;
   const std::uint8_t* scales;
   std::int64_t cols;
+  static const base::Mxfp4Products& products(const std::uint8_t* scale) {
+    return base::kMxfp4Products.of[*scale];
+  }
   static void widen(const std::uint8_t* bytes, const std::uint8_t* scale, Lanes* w) {
-    base::LAZYLORA_ISA::load_mxfp4_as_decoded(bytes, base::kMxfp4Products.of[*scale], w[0], w[1]);
+    base::LAZYLORA_ISA::load_mxfp4_as_decoded(bytes, products(scale), w[0], w[1]);
   }
   void load(std::int64_t row, std::int64_t col, Lanes* w) const {
-    base::LAZYLORA_ISA::load_mxfp4(at(row, col), base::kMxfp4Products.of[*scale_at(row, col)], w[0],
-                                   w[1]);
+    base::LAZYLORA_ISA::load_mxfp4(at(row, col), products(scale_at(row, col)), w[0], w[1]);
   }
   // Shifts, where a division of signed numbers would cost three more instructions a group.
   const std::uint8_t* at(std::int64_t row, std::int64_t col) const {
