@@ -22,47 +22,39 @@ using base::LAZYLORA_ISA::Number;
 using base::LAZYLORA_ISA::store;
 using base::LAZYLORA_ISA::zero;
 
+// Numbers as they are stored, widened: sixteen, or the first n of them.
+inline Lanes load_stored(const float* p) { return load(p); }
+inline Lanes load_stored(const float* p, int n) { return load(p, n); }
+inline Lanes load_stored(const std::uint16_t* p) { return base::LAZYLORA_ISA::load_bf16(p); }
+inline Lanes load_stored(const std::uint16_t* p, int n) {
+  return base::LAZYLORA_ISA::load_bf16(p, n);
+}
+
 // The three forms of a weight: `load` widens kStep Lanes of a row, kStepBytes of memory, from a column
 // that is a multiple of them; `tail` the last n < 16 columns (MXFP4 has none). `at` and `scale_at` are the
 // addresses of a column's bytes and scale, and `widen` reads from there, in the order of lanes that costs
 // least to decode; the next row lies row_bytes and row_scales further on.
-struct F32Rows {
-  static constexpr int kStep = 1, kStepBytes = 64, kStepScales = 0;
-  const float* data;
+template <class Stored>
+struct PlainRows {
+  static constexpr int kStep = 1, kStepBytes = kLanes * sizeof(Stored), kStepScales = 0;
+  const Stored* data;
   std::int64_t stride;
   static void widen(const std::uint8_t* bytes, const std::uint8_t*, Lanes* w) {
-    w[0] = base::LAZYLORA_ISA::load(reinterpret_cast<const float*>(bytes));
+    w[0] = load_stored(reinterpret_cast<const Stored*>(bytes));
   }
   void load(std::int64_t row, std::int64_t col, Lanes* w) const { widen(at(row, col), nullptr, w); }
   const std::uint8_t* at(std::int64_t row, std::int64_t col) const {
     return reinterpret_cast<const std::uint8_t*>(data + row * stride + col);
   }
   const std::uint8_t* scale_at(std::int64_t, std::int64_t) const { return nullptr; }
-  std::int64_t row_bytes() const { return 4 * stride; }
+  std::int64_t row_bytes() const { return stride * static_cast<std::int64_t>(sizeof(Stored)); }
   std::int64_t row_scales() const { return 0; }
   Lanes tail(std::int64_t row, std::int64_t col, int n) const {
-    return base::LAZYLORA_ISA::load(data + row * stride + col, n);
+    return load_stored(data + row * stride + col, n);
   }
 };
-
-struct Bf16Rows {
-  static constexpr int kStep = 1, kStepBytes = 32, kStepScales = 0;
-  const std::uint16_t* data;
-  std::int64_t stride;
-  static void widen(const std::uint8_t* bytes, const std::uint8_t*, Lanes* w) {
-    w[0] = base::LAZYLORA_ISA::load_bf16(reinterpret_cast<const std::uint16_t*>(bytes));
-  }
-  void load(std::int64_t row, std::int64_t col, Lanes* w) const { widen(at(row, col), nullptr, w); }
-  const std::uint8_t* at(std::int64_t row, std::int64_t col) const {
-    return reinterpret_cast<const std::uint8_t*>(data + row * stride + col);
-  }
-  const std::uint8_t* scale_at(std::int64_t, std::int64_t) const { return nullptr; }
-  std::int64_t row_bytes() const { return 2 * stride; }
-  std::int64_t row_scales() const { return 0; }
-  Lanes tail(std::int64_t row, std::int64_t col, int n) const {
-    return base::LAZYLORA_ISA::load_bf16(data + row * stride + col, n);
-  }
-};
+using F32Rows = PlainRows<float>;
+using Bf16Rows = PlainRows<std::uint16_t>;
 
 struct Mxfp4Rows {
   static constexpr int kStep = 2, kStepBytes = 16, kStepScales = 1;
